@@ -1,0 +1,55 @@
+# Every target does its own set-up: a machine with python3 (3.11+) and make is enough.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(shell command -v uv 2>/dev/null || echo .cache/uv/bin/uv)
+PART ?= kernel
+STAMP := $(VENV)/.installed
+
+.PHONY: setup check test demo bench soak lock format clean help
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: $(STAMP) ## create .venv with the lakebed command
+
+.cache/uv/bin/uv:
+	$(PYTHON) -m venv .cache/uv
+	.cache/uv/bin/python -m pip install --quiet --require-hashes -r requirements/uv.txt
+
+$(STAMP): requirements/dev.txt pyproject.toml | $(filter .cache/%,$(UV))
+	$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
+	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.txt
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+check: setup ## format, lint, types, architecture
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest -q tests/test_architecture.py
+
+test: setup ## everything; installs the servers it needs
+	$(BIN)/pytest
+
+demo: setup ## the main job, end to end, in a scratch folder
+	$(BIN)/python -m lakebed.cli demo
+
+bench: setup ## PART=kernel [QUICK=1]
+	$(BIN)/python -m bench $(PART) $(if $(QUICK),--quick)
+
+soak: setup ## long runs: more kills, more races, more seeds
+	LAKEBED_SOAK=1 $(BIN)/pytest -m "slow or services" --timeout 3600
+
+format: setup ## rewrite files in the house style
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: $(filter .cache/%,$(UV)) ## compile requirements/*.txt anew
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --all-extras pyproject.toml -o requirements/base.txt
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --all-extras --group dev pyproject.toml requirements/build.in -o requirements/dev.txt
+	echo uv | $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header - -o requirements/uv.txt
+
+clean: ## forget environments and caches
+	rm -rf $(VENV) .cache bench/results/*.tmp
