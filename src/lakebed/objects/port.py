@@ -1,7 +1,7 @@
 """The object store port: what a bucket or a folder must be able to do.
 
-Keys are `/`-separated relative paths of printable characters, never starting with `/`, with no empty, `.` or `..` segment.
-Names that begin with `.` in any segment are reserved for the store's own temporary files and never listed.
+Keys are `/`-separated relative paths of printable characters, never starting with `/`, with no empty, `.` or `..`
+segment. Names that begin with `.` in any segment are reserved for the store's own temporary files and never listed.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class ObjectInfo(msgspec.Struct, frozen=True):
 
 
 class ObjectStore(Protocol):
-    """All calls are durable when they return and may raise `Unavailable` (nothing happened) or `Ambiguous` (look first)."""
+    """Calls are durable when they return and may raise `Unavailable` (nothing happened) or `Ambiguous` (look first)."""
 
     async def put(self, key: Key, body: Body | Sequence[Body]) -> ETag:
-        """Store the object, replacing what was there. Several buffers are stored one after the other. Large ones go in parts."""
+        """Store the object, replacing what was there. Several buffers make one object; large ones go in parts."""
         ...
 
     async def create(self, key: Key, body: Body) -> ETag:
@@ -58,7 +58,7 @@ class ObjectStore(Protocol):
         ...
 
     def list(self, prefix: Key = "", after: Key = "", limit: int | None = None) -> AsyncIterator[ObjectInfo]:
-        """Objects whose key starts with `prefix` and is greater than `after`, in ascending order of the key's UTF-8 bytes."""
+        """Objects whose key starts with `prefix` and is greater than `after`, ascending by the key's UTF-8 bytes."""
         ...
 
     async def delete(self, key: Key) -> None:

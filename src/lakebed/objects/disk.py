@@ -1,0 +1,102 @@
+"""The handful of system calls that durable files are made of: the seam at which a power cut can be modelled.
+
+Nothing here decides anything; the order of the calls, and so what survives, is `files.py`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_O_TMPFILE: int = getattr(os, "O_TMPFILE", 0)
+_OWN_DESCRIPTORS = "/proc/self/fd"
+
+
+class Folder:
+    """An open folder, closed when nobody refers to it any more."""
+
+    __slots__ = ("_identity", "anonymous", "fd", "path")
+
+    def __init__(self, path: Path, fd: int, anonymous: bool) -> None:
+        self.path = path
+        self.fd = fd
+        self.anonymous = anonymous
+        """Whether files without a name can be made in it and named later."""
+        status = os.fstat(fd)
+        self._identity = (status.st_dev, status.st_ino)
+
+    def is_still_at(self, path: Path) -> bool:
+        """Whether `path` still names this very folder; it may have been moved away or removed."""
+        try:
+            status = os.stat(path)
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == self._identity
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
+class Disk:
+    """The real calls. A subclass may watch them."""
+
+    def open_folder(self, path: Path) -> Folder:
+        return _folder(path, os.open(path, _FOLDER_FLAGS))
+
+    def open_folder_in(self, folder: Folder, name: str) -> Folder:
+        """Raises `NotADirectoryError` for a link, wherever it leads."""
+        return _folder(folder.path / name, os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=folder.fd))
+
+    def make_folder(self, parent: Folder, name: str) -> None:
+        os.mkdir(name, dir_fd=parent.fd)
+
+    def sync_folder(self, folder: Folder) -> None:
+        os.fsync(folder.fd)
+
+    def open_anonymous(self, folder: Folder) -> int:
+        return os.open(".", os.O_WRONLY | _O_TMPFILE | os.O_CLOEXEC, 0o644, dir_fd=folder.fd)
+
+    def open_new(self, folder: Folder, name: str) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        return os.open(name, flags, 0o644, dir_fd=folder.fd)
+
+    def write(self, fd: int, buffer: memoryview) -> int:
+        return os.write(fd, buffer)
+
+    def set_modified(self, fd: int, modified_ns: int) -> None:
+        os.utime(fd, ns=(modified_ns, modified_ns))
+
+    def sync(self, fd: int) -> None:
+        os.fsync(fd)
+
+    def link_open(self, fd: int, folder: Folder, name: str) -> None:
+        """Give a nameless open file its name; `FileExistsError` when it is taken."""
+        os.link(f"{_OWN_DESCRIPTORS}/{fd}", name, dst_dir_fd=folder.fd, follow_symlinks=True)
+
+    def link(self, folder: Folder, old: str, new: str) -> None:
+        os.link(old, new, src_dir_fd=folder.fd, dst_dir_fd=folder.fd, follow_symlinks=False)
+
+    def rename(self, folder: Folder, old: str, new: str) -> None:
+        os.rename(old, new, src_dir_fd=folder.fd, dst_dir_fd=folder.fd)
+
+    def unlink(self, folder: Folder, name: str) -> None:
+        os.unlink(name, dir_fd=folder.fd)
+
+
+def _folder(path: Path, fd: int) -> Folder:
+    return Folder(path, fd, _makes_anonymous_files(fd))
+
+
+def _makes_anonymous_files(folder_fd: int) -> bool:
+    if not _O_TMPFILE or not os.path.isdir(_OWN_DESCRIPTORS):
+        return False
+    try:
+        probe = os.open(".", os.O_WRONLY | _O_TMPFILE | os.O_CLOEXEC, 0o600, dir_fd=folder_fd)
+    except OSError as error:
+        if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.EACCES, errno.EROFS):
+            return False
+        raise
+    os.close(probe)
+    return True

@@ -1,0 +1,214 @@
+"""Files that are there whole and for good, or not at all.
+
+Every write is: fill a file that nobody can see, sync it, give it its name in one step, sync the folder. So a name
+never shows a torn file, and a write that returned survives a power cut. All methods block; any thread may call them.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import OrderedDict
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from threading import Lock
+
+from lakebed.errors import Ambiguous, Invalid
+from lakebed.objects.disk import Disk, Folder
+from lakebed.objects.port import Body
+
+TEMPORARY_PREFIX = ".tmp-"
+"""Begins the name of a file on its way. One left by a crash is harmless and may be removed when no process runs."""
+
+_FOLDERS_OPEN_MAX = 256
+
+
+class Files:
+    """Durable writes and plain reads. With `root`, no link below it is ever followed, so no name leads out of it."""
+
+    def __init__(self, root: Path | None = None, disk: Disk | None = None) -> None:
+        self._root = root
+        self._disk = Disk() if disk is None else disk
+        self._folders: OrderedDict[Path, Folder] = OrderedDict()
+        self._folders_lock = Lock()
+        self._numbers = count()
+
+    def create_synced(
+        self, folder: Path, name: str, body: Body | Sequence[Body], modified_ns: int | None = None
+    ) -> None:
+        """Create the file. `FileExistsError` when the name is taken, `Ambiguous` when it may not be durable."""
+        where = self.folder(folder)
+        if not where.anonymous:
+            self._create_by_name(where, name, body, modified_ns)
+            return
+        fd = self._disk.open_anonymous(where)
+        try:
+            self._fill(fd, body, modified_ns)
+            self._disk.link_open(fd, where, name)
+        finally:
+            os.close(fd)
+        self._settle(where, name)
+
+    def replace_synced(
+        self, folder: Path, name: str, body: Body | Sequence[Body], modified_ns: int | None = None
+    ) -> None:
+        """Create the file or replace it in one step. `Ambiguous` when it appeared but may not be durable."""
+        where = self.folder(folder)
+        temporary = self._write_temporary(where, body, modified_ns)
+        try:
+            self._disk.rename(where, temporary, name)
+        except OSError:
+            self._disk.unlink(where, temporary)
+            raise
+        self._settle(where, name)
+
+    def read(self, path: Path) -> bytes:
+        """The whole file; `FileNotFoundError` when there is none."""
+        fd = self.open(path)
+        try:
+            return read_range(fd, 0, os.fstat(fd).st_size)
+        finally:
+            os.close(fd)
+
+    def open(self, path: Path) -> int:
+        """A descriptor to read the file by, for the caller to close. Only regular files are opened, never links."""
+        where = self.folder(path.parent)
+        fd = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=where.fd)
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise IsADirectoryError(f"{path} is not a file")
+        return fd
+
+    def names(self, folder: Path) -> list[str]:
+        """The names in the folder, ascending by their bytes, without those that begin with a dot."""
+        return sorted(
+            (name for name in os.listdir(self.folder(folder).fd) if not name.startswith(".")), key=os.fsencode
+        )
+
+    def unlink(self, path: Path) -> None:
+        """Remove the file; no error when it is gone. Until `sync_folder`, a power cut may bring it back."""
+        try:
+            self._disk.unlink(self.folder(path.parent), path.name)
+        except FileNotFoundError:
+            return
+
+    def sync_folder(self, folder: Path) -> None:
+        """Make the names in the folder, and their absence, survive a power cut."""
+        self._disk.sync_folder(self.folder(folder))
+
+    def make_folder(self, path: Path) -> None:
+        """Create the folder and the missing ones above it, each synced into its parent."""
+        missing = []
+        while not path.is_dir():
+            missing.append(path)
+            path = path.parent
+        if path != self._root and path != path.parent:
+            # Another process may have made it and not have synced it yet. What is above has been: all go down in steps.
+            self._disk.sync_folder(self.folder(path.parent))
+        for folder in reversed(missing):
+            parent = self.folder(folder.parent)
+            try:
+                self._disk.make_folder(parent, folder.name)
+            except FileExistsError:
+                if not folder.is_dir():
+                    raise
+            self._disk.sync_folder(parent)
+
+    def folder(self, path: Path) -> Folder:
+        """The open folder; `FileNotFoundError` when there is none. One stat tells whether a kept one is still right."""
+        with self._folders_lock:
+            kept = self._folders.get(path)
+            if kept is not None:
+                self._folders.move_to_end(path)
+        if kept is not None and kept.is_still_at(path):
+            return kept
+        opened = self._open_folder(path)
+        with self._folders_lock:
+            self._folders[path] = opened
+            self._folders.move_to_end(path)
+            while len(self._folders) > _FOLDERS_OPEN_MAX:
+                # Closed when the last thread that uses it lets go.
+                self._folders.popitem(last=False)
+        return opened
+
+    def close(self) -> None:
+        """Let go of the open folders."""
+        with self._folders_lock:
+            self._folders.clear()
+
+    def _open_folder(self, path: Path) -> Folder:
+        if self._root is None or not path.is_relative_to(self._root):
+            return self._disk.open_folder(path)
+        folder = self._disk.open_folder(self._root)
+        for segment in path.relative_to(self._root).parts:
+            try:
+                folder = self._disk.open_folder_in(folder, segment)
+            except NotADirectoryError as error:
+                raise Invalid(
+                    f"{folder.path / segment} is not a folder of its own",
+                    "Below a root there must be no symbolic links; move the data in, or mount it there",
+                ) from error
+        return folder
+
+    def _create_by_name(self, where: Folder, name: str, body: Body | Sequence[Body], modified_ns: int | None) -> None:
+        temporary = self._write_temporary(where, body, modified_ns)
+        try:
+            self._disk.link(where, temporary, name)
+        finally:
+            self._disk.unlink(where, temporary)
+        self._settle(where, name)
+
+    def _write_temporary(self, where: Folder, body: Body | Sequence[Body], modified_ns: int | None) -> str:
+        name, fd = self._open_temporary(where)
+        try:
+            self._fill(fd, body, modified_ns)
+        except BaseException:
+            self._disk.unlink(where, name)
+            raise
+        finally:
+            os.close(fd)
+        return name
+
+    def _open_temporary(self, where: Folder) -> tuple[str, int]:
+        while True:
+            name = f"{TEMPORARY_PREFIX}{os.getpid()}-{next(self._numbers)}"
+            try:
+                return name, self._disk.open_new(where, name)
+            except FileExistsError:
+                continue  # left by a crash, or made by another host with our process id
+
+    def _fill(self, fd: int, body: Body | Sequence[Body], modified_ns: int | None) -> None:
+        buffers = [body] if isinstance(body, bytes | bytearray | memoryview) else body
+        for buffer in buffers:
+            self._write_all(fd, buffer)
+        if modified_ns is not None:
+            self._disk.set_modified(fd, modified_ns)
+        self._disk.sync(fd)
+
+    def _write_all(self, fd: int, buffer: Body) -> None:
+        rest = memoryview(buffer).cast("B")
+        while rest:
+            rest = rest[self._disk.write(fd, rest) :]
+
+    def _settle(self, where: Folder, name: str) -> None:
+        try:
+            self._disk.sync_folder(where)
+        except OSError as error:
+            raise Ambiguous(
+                f"{where.path / name} was written but its folder could not be synced ({error.strerror})",
+                "Check the disk, then read the file back",
+            ) from error
+
+
+def read_range(fd: int, start: int, end: int) -> bytes:
+    """Bytes [start, end) of an open file, cut short at its end."""
+    chunk = os.pread(fd, end - start, start)
+    if len(chunk) == end - start or not chunk:
+        return chunk
+    chunks = [chunk]
+    position = start + len(chunk)
+    while position < end and (chunk := os.pread(fd, end - position, position)):
+        chunks.append(chunk)
+        position += len(chunk)
+    return b"".join(chunks)
