@@ -1,0 +1,39 @@
+"""Settings: frozen values from `lakebed.yaml`, the environment and the command line; never components.
+
+A value that is wrong anywhere is refused before anything starts, with the place it stands in and what is allowed there.
+"""
+
+from lakebed.config.load import DEFAULT_FILE, Loaded, load_settings
+from lakebed.config.render import default_file_text, effective_json, effective_text
+from lakebed.config.settings import (
+    HttpSettings,
+    KafkaSettings,
+    KernelSettings,
+    LeaseSettings,
+    LoggingSettings,
+    LogStoreSettings,
+    ObjectSettings,
+    Settings,
+)
+from lakebed.config.values import Address, ByteCount, Seconds, Secret
+
+__all__ = [
+    "DEFAULT_FILE",
+    "Address",
+    "ByteCount",
+    "HttpSettings",
+    "KafkaSettings",
+    "KernelSettings",
+    "LeaseSettings",
+    "Loaded",
+    "LogStoreSettings",
+    "LoggingSettings",
+    "ObjectSettings",
+    "Seconds",
+    "Secret",
+    "Settings",
+    "default_file_text",
+    "effective_json",
+    "effective_text",
+    "load_settings",
+]

@@ -1,0 +1,128 @@
+"""What can be set, with its default and its meaning.
+
+A field's name carries its unit; the key a person writes does not, because the value does (`retention: 7d`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+from lakebed.config.values import Address, ByteCount, Seconds, Secret
+
+_DAY = 86_400
+
+
+class KernelSettings(Struct, frozen=True, kw_only=True):
+    """The commit log under everything"""
+
+    retention_s: Annotated[
+        Seconds, Meta(ge=60, description="How long old versions stay readable; clean-up takes what is older")
+    ] = field(name="retention", default=Seconds(7 * _DAY))
+    checkpoint_every: Annotated[
+        int, Meta(ge=1, le=10_000, description="Commits between checkpoints at first; stretched as the state grows")
+    ] = 10
+    checkpoint_compression: Annotated[Literal["none", "zstd"], Meta(description="How checkpoints are compressed")] = (
+        "none"
+    )
+    group_max_transactions: Annotated[
+        int, Meta(ge=1, le=100_000, description="At most so many waiting transactions share one commit")
+    ] = 512
+    group_max_bytes: Annotated[
+        ByteCount, Meta(ge=1000, le=64_000_000, description="At most so many bytes go into one commit")
+    ] = ByteCount(4_000_000)
+    queue_limit: Annotated[
+        int,
+        Meta(ge=1, le=10_000_000, description="At most so many transactions wait; more are told to come back later"),
+    ] = 10_000
+    commit_timeout_s: Annotated[
+        Seconds, Meta(ge=0.1, le=3600, description="After so long a commit is answered as unknown")
+    ] = field(name="commit_timeout", default=Seconds(30))
+    retry_limit: Annotated[
+        int, Meta(ge=0, le=100_000, description="How often a transaction is decided anew when others were faster")
+    ] = 100
+    poll_interval_s: Annotated[
+        Seconds, Meta(ge=0.01, le=60, description="How often a bucket is asked for commits of other processes")
+    ] = field(name="poll_interval", default=Seconds(0.25))
+
+
+class LogStoreSettings(Struct, frozen=True, kw_only=True):
+    """Where the commit logs live"""
+
+    kind: Annotated[
+        Literal["auto", "files", "objects", "oxia"],
+        Meta(description="auto takes files for a folder and objects for a bucket"),
+    ] = "auto"
+    oxia_address: Annotated[Address, Meta(description="Service address of the Oxia cluster")] = Address(
+        "127.0.0.1", 6648
+    )
+    oxia_namespace: Annotated[str, Meta(description="Oxia namespace; every root needs its own")] = "default"
+
+
+class ObjectSettings(Struct, frozen=True, kw_only=True):
+    """How a bucket is reached; a folder needs none of it"""
+
+    endpoint: Annotated[str | None, Meta(description="URL of the service, when it is not the cloud provider's own")] = (
+        None
+    )
+    region: Annotated[str | None, Meta(description="Region of the bucket")] = None
+    access_key_id: Annotated[
+        str | None,
+        Meta(description="S3 key id or Azure account; unset: the provider's own chain (environment, instance role)"),
+    ] = None
+    secret_access_key: Annotated[Secret | None, Meta(description="S3 secret key or Azure account key")] = None
+    session_token: Annotated[Secret | None, Meta(description="Token of temporary S3 credentials")] = None
+    timeout_s: Annotated[Seconds, Meta(ge=0.1, le=3600, description="How long one request to the bucket may take")] = (
+        field(name="timeout", default=Seconds(30))
+    )
+
+
+class LeaseSettings(Struct, frozen=True, kw_only=True):
+    """Leases: who may act for a while"""
+
+    ttl_s: Annotated[
+        Seconds, Meta(ge=0.5, le=3600, description="A lease that is not renewed for so long may be taken over")
+    ] = field(name="ttl", default=Seconds(10))
+
+
+class KafkaSettings(Struct, frozen=True, kw_only=True):
+    """The Kafka listener"""
+
+    listen: Annotated[Address, Meta(description="Where Kafka clients connect")] = Address("127.0.0.1", 9092)
+
+
+class HttpSettings(Struct, frozen=True, kw_only=True):
+    """The HTTP listener"""
+
+    listen: Annotated[Address, Meta(description="Where HTTP clients connect")] = Address("127.0.0.1", 8080)
+
+
+class LoggingSettings(Struct, frozen=True, kw_only=True):
+    """What the program tells about itself, on standard error"""
+
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="The least important event that is written")
+    ] = "info"
+    format: Annotated[Literal["human", "json"], Meta(description="For a person or for a machine")] = "human"
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """Everything that can be set."""
+
+    root: Annotated[
+        str,
+        Meta(
+            description="Where everything is kept: a folder, or a bucket such as s3://bucket/prefix (also LAKEBED_ROOT)"
+        ),
+    ] = "./lakebed-data"
+    domains: Annotated[
+        int, Meta(ge=1, le=256, description="Number of commit logs that share the topics; fixed when a root is created")
+    ] = 1
+    kernel: KernelSettings = KernelSettings()
+    log_store: LogStoreSettings = LogStoreSettings()
+    objects: ObjectSettings = ObjectSettings()
+    leases: LeaseSettings = LeaseSettings()
+    kafka: KafkaSettings = KafkaSettings()
+    http: HttpSettings = HttpSettings()
+    logging: LoggingSettings = LoggingSettings()
