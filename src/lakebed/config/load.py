@@ -60,7 +60,7 @@ def _assignments(
         yield from _from_file(path)
     yield from _from_environment(environment)
     for place, text in overrides.items():
-        yield place, text, "command line"
+        yield place, text, f"--{place.rpartition(SEPARATOR)[2].replace('_', '-')}"
 
 
 def _parse(entry: Entry, text: str, origin: str) -> object:

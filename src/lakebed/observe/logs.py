@@ -25,7 +25,7 @@ Format = Literal["human", "json"]
 Logger = FilteringBoundLogger
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
-_SILENT = 100
+_SILENT = 50  # above every level that is used
 _COLOURS = {"debug": "\x1b[2m", "info": "\x1b[32m", "warning": "\x1b[33m", "error": "\x1b[31m", "critical": "\x1b[31m"}
 _PLAIN = "\x1b[0m"
 
