@@ -2,6 +2,18 @@
 
 from lakebed.objects.disk import Disk
 from lakebed.objects.files import Files
+from lakebed.objects.oxia_client import OXIA_ABSENT, OxiaClient, OxiaRecord
 from lakebed.objects.port import Body, ETag, Key, ObjectInfo, ObjectStore
 
-__all__ = ["Body", "Disk", "ETag", "Files", "Key", "ObjectInfo", "ObjectStore"]
+__all__ = [
+    "OXIA_ABSENT",
+    "Body",
+    "Disk",
+    "ETag",
+    "Files",
+    "Key",
+    "ObjectInfo",
+    "ObjectStore",
+    "OxiaClient",
+    "OxiaRecord",
+]
