@@ -103,9 +103,7 @@ class Files:
         while not path.is_dir():
             missing.append(path)
             path = path.parent
-        if path != self._root and path != path.parent:
-            # Another process may have made it and not have synced it yet. What is above has been: all go down in steps.
-            self._disk.sync_folder(self.folder(path.parent))
+        self._sync_name_of(path)
         for folder in reversed(missing):
             parent = self.folder(folder.parent)
             try:
@@ -137,6 +135,15 @@ class Files:
         with self._folders_lock:
             self._folders.clear()
 
+    def _sync_name_of(self, folder: Path) -> None:
+        """Another process may have made it and not synced it yet. What is above has been: all go down in steps."""
+        try:
+            self._disk.sync_folder(self.folder(folder.parent))
+        except PermissionError:
+            if folder != self._root:
+                raise
+            # A root prepared by an administrator in a folder we may not read is theirs to sync.
+
     def _open_folder(self, path: Path) -> Folder:
         if self._root is None or not path.is_relative_to(self._root):
             return self._disk.open_folder(path)
@@ -145,6 +152,8 @@ class Files:
             try:
                 folder = self._disk.open_folder_in(folder, segment)
             except NotADirectoryError as error:
+                if not (folder.path / segment).is_symlink():
+                    raise
                 raise Invalid(
                     f"{folder.path / segment} is not a folder of its own",
                     "Below a root there must be no symbolic links; move the data in, or mount it there",
@@ -155,9 +164,10 @@ class Files:
         temporary = self._write_temporary(where, body, modified_ns)
         try:
             self._disk.link(where, temporary, name)
-        finally:
+        except OSError:
             self._disk.unlink(where, temporary)
-        self._settle(where, name)
+            raise
+        self._settle(where, name, temporary)
 
     def _write_temporary(self, where: Folder, body: Body | Sequence[Body], modified_ns: int | None) -> str:
         name, fd = self._open_temporary(where)
@@ -191,8 +201,10 @@ class Files:
         while rest:
             rest = rest[self._disk.write(fd, rest) :]
 
-    def _settle(self, where: Folder, name: str) -> None:
+    def _settle(self, where: Folder, name: str, temporary: str | None = None) -> None:
         try:
+            if temporary is not None:
+                self._disk.unlink(where, temporary)
             self._disk.sync_folder(where)
         except OSError as error:
             raise Ambiguous(
