@@ -1,5 +1,5 @@
 """The `lakebed` command: parse, call, print. Nothing is decided here."""
 
-from lakebed.cli.main import main
+from lakebed.cli.commands import main
 
 __all__ = ["main"]
