@@ -1,7 +1,7 @@
 """Any store, made as unreliable as a network: the fake to test retries with.
 
-It never lies beyond what the port allows: every fault is an error that the port names, at a moment when the store behind
-has done all of the call or none of it.
+It never lies beyond what the port allows: every fault is an error that the port names, at a moment when the store
+behind has done all of the call or none of it.
 """
 
 from __future__ import annotations
