@@ -7,11 +7,13 @@ Three kinds of time. `now_ms` is the wall clock, which may jump. `monotonic_s` n
 from __future__ import annotations
 
 import asyncio
+import calendar
 import os
 import random
 import time
 import uuid
 from collections.abc import Awaitable
+from datetime import datetime
 from heapq import heappop, heappush
 from typing import Protocol, TypeVar
 
@@ -143,3 +145,9 @@ def iso_timestamp(unix_ms: int) -> str:
     """`2026-11-15T06:20:31.125Z`."""
     seconds, millis = divmod(unix_ms, 1000)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{millis:03d}Z"
+
+
+def unix_ms(timestamp: str) -> int:
+    """Back from `iso_timestamp`; ValueError when it is none."""
+    moment = datetime.fromisoformat(timestamp)
+    return calendar.timegm(moment.utctimetuple()) * 1000 + moment.microsecond // 1000

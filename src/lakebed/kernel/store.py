@@ -21,7 +21,7 @@ class LogStore(Protocol):
     """What to call this log in messages: its path or its prefix."""
 
     async def create(self, version: Version, body: bytes) -> None:
-        """Create the commit `version`; exactly one caller can. `Exists` when the number is taken, be it by an earlier try of ours."""
+        """Create the commit `version`; exactly one caller can. `Exists`: it is taken, be it by an earlier try of ours."""
         ...
 
     async def read(self, version: Version) -> bytes | None:

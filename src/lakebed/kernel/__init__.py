@@ -1,0 +1,58 @@
+"""The kernel: a commit log on any store that can create a name only if it is absent. It knows nothing of Kafka."""
+
+from lakebed.kernel.blocks import FILE_TYPES, IndexEntry
+from lakebed.kernel.cleanup import CleanUp
+from lakebed.kernel.commit_log import CommitLog
+from lakebed.kernel.fence import check_fence, fence_token, take_fence
+from lakebed.kernel.file_store import FileLogStore
+from lakebed.kernel.identity import Floor, Identity, floor_of, oldest_version
+from lakebed.kernel.keys import Entry, KeysPart
+from lakebed.kernel.object_store import ObjectLogStore
+from lakebed.kernel.operations import Add, Commit, Delete, Operation, Put, Remove
+from lakebed.kernel.parts import Frozen, Part, PartDraft, Registry
+from lakebed.kernel.results import CommitResult, Committed, Conflict, Decision, Unknown
+from lakebed.kernel.state import KERNEL_PARTS, Snapshot, View
+from lakebed.kernel.store import NO_VERSION, LogStore, Version
+from lakebed.kernel.stream import Stream
+from lakebed.kernel.streams import StreamsPart
+
+__all__ = [
+    "FILE_TYPES",
+    "KERNEL_PARTS",
+    "NO_VERSION",
+    "Add",
+    "CleanUp",
+    "Commit",
+    "CommitLog",
+    "CommitResult",
+    "Committed",
+    "Conflict",
+    "Decision",
+    "Delete",
+    "Entry",
+    "FileLogStore",
+    "Floor",
+    "Frozen",
+    "Identity",
+    "IndexEntry",
+    "KeysPart",
+    "LogStore",
+    "ObjectLogStore",
+    "Operation",
+    "Part",
+    "PartDraft",
+    "Put",
+    "Registry",
+    "Remove",
+    "Snapshot",
+    "Stream",
+    "StreamsPart",
+    "Unknown",
+    "Version",
+    "View",
+    "check_fence",
+    "fence_token",
+    "floor_of",
+    "oldest_version",
+    "take_fence",
+]

@@ -1,0 +1,178 @@
+"""Blocks: up to 512 neighbouring entries of a stream's index, as columns of integers.
+
+Invariant: entries are contiguous, so an entry starts where the one before it ends. A block is only ever appended to; whoever
+shares one remembers how many entries of it are his, and copies it when another has written behind them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from lakebed.errors import Invalid
+
+BLOCK_MAX = 512
+FILE_TYPES = ("wal", "parquet", "quarantine")
+_TYPE_CODES = {name: code for code, name in enumerate(FILE_TYPES)}
+_LIMIT_32 = 1 << 32
+
+
+class IndexEntry(NamedTuple):
+    """Where the offsets [offset_start, offset_end) of a stream lie."""
+
+    offset_start: int
+    offset_end: int
+    segment: str
+    position: int
+    size: int
+    file_type: str
+    cumulative_size: int
+    timestamp_min: int
+    timestamp_max: int
+    version: int
+    batches: str
+
+
+class Block:
+    """Columns of up to `BLOCK_MAX` entries."""
+
+    __slots__ = (
+        "_batch_ends",
+        "_batches",
+        "_cumulative",
+        "_positions",
+        "_sizes",
+        "_timestamps_max",
+        "_timestamps_min",
+        "_types",
+        "_versions",
+        "ends",
+        "segments",
+        "start",
+    )
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.ends = array("q")
+        self.segments: list[str] = []
+        self._positions = array("I")
+        self._sizes = array("I")
+        self._types = bytearray()
+        self._cumulative = array("q")
+        self._timestamps_min = array("q")
+        self._timestamps_max = array("q")
+        self._versions = array("q")
+        self._batch_ends = array("I")
+        self._batches = bytearray()
+
+    def append(self, entry: IndexEntry) -> None:
+        """Add an entry that starts where the last one ended."""
+        code = _TYPE_CODES.get(entry.file_type)
+        if code is None:
+            raise Invalid(f"file type {entry.file_type!r} is unknown", f"Use one of {', '.join(FILE_TYPES)}")
+        if not (0 <= entry.position < _LIMIT_32 and 0 <= entry.size < _LIMIT_32):
+            raise Invalid(f"{entry.segment}: position and size must lie in [0, 4 GiB)", "Cut smaller files")
+        self._batches += entry.batches.encode("ascii")
+        self._batch_ends.append(len(self._batches))
+        self._positions.append(entry.position)
+        self._sizes.append(entry.size)
+        self._types.append(code)
+        self._cumulative.append(entry.cumulative_size)
+        self._timestamps_min.append(entry.timestamp_min)
+        self._timestamps_max.append(entry.timestamp_max)
+        self._versions.append(entry.version)
+        self.segments.append(entry.segment)
+        self.ends.append(entry.offset_end)
+
+    def entry(self, at: int) -> IndexEntry:
+        batch_start = self._batch_ends[at - 1] if at else 0
+        return IndexEntry(
+            self.ends[at - 1] if at else self.start,
+            self.ends[at],
+            self.segments[at],
+            self._positions[at],
+            self._sizes[at],
+            FILE_TYPES[self._types[at]],
+            self._cumulative[at],
+            self._timestamps_min[at],
+            self._timestamps_max[at],
+            self._versions[at],
+            self._batches[batch_start : self._batch_ends[at]].decode("ascii"),
+        )
+
+    def entries(self, count: int) -> Iterator[IndexEntry]:
+        return map(self.entry, range(count))
+
+    def find(self, offset: int, count: int) -> int:
+        """The place of the entry that holds `offset`; `count` when none of the first `count` does."""
+        return bisect_right(self.ends, offset, 0, count)
+
+    def copy(self, count: int) -> Block:
+        """The first `count` entries, in columns of their own and no larger than needed."""
+        twin = Block(self.start)
+        twin.ends = self.ends[:count]
+        twin.segments = self.segments[:count]
+        twin._positions = self._positions[:count]
+        twin._sizes = self._sizes[:count]
+        twin._types = self._types[:count]
+        twin._cumulative = self._cumulative[:count]
+        twin._timestamps_min = self._timestamps_min[:count]
+        twin._timestamps_max = self._timestamps_max[:count]
+        twin._versions = self._versions[:count]
+        twin._batch_ends = self._batch_ends[:count]
+        twin._batches = self._batches[: self._batch_ends[count - 1] if count else 0]
+        return twin
+
+    def columns(self, count: int) -> list[Sequence[int]]:
+        """The integer columns for a checkpoint, growing ones as differences; segments and batches go apart."""
+        minima, maxima = self._timestamps_min[:count], self._timestamps_max[:count]
+        return [
+            _differences(self.ends[:count], self.start),
+            self._positions[:count].tolist(),
+            self._sizes[:count].tolist(),
+            list(self._types[:count]),
+            _differences(self._cumulative[:count], 0),
+            _differences(minima, 0),
+            [high - low for low, high in zip(minima, maxima, strict=True)],
+            _differences(self._versions[:count], 0),
+        ]
+
+    def batches(self, count: int) -> str:
+        """The packed batches of the first `count` entries, joined by `,`; empty when there are none at all."""
+        joined = ",".join(self.entry(at).batches for at in range(count)) if self._batches else ""
+        return joined if joined.strip(",") else ""
+
+    @classmethod
+    def from_columns(cls, start: int, columns: Sequence[Sequence[int]], segments: list[str], batches: str) -> Block:
+        """The block that `columns`, `segments` and `batches` describe."""
+        block = cls(start)
+        ends, positions, sizes, types, cumulative, minima, spans, versions = columns
+        block.ends = array("q", accumulate(ends, initial=start))[1:]
+        block.segments = segments
+        block._positions, block._sizes, block._types = array("I", positions), array("I", sizes), bytearray(types)
+        block._cumulative = array("q", accumulate(cumulative))
+        block._timestamps_min = array("q", accumulate(minima))
+        block._timestamps_max = array("q", [low + span for low, span in zip(block._timestamps_min, spans, strict=True)])
+        block._versions = array("q", accumulate(versions))
+        block._set_batches(batches, len(ends))
+        return block
+
+    def _set_batches(self, batches: str, count: int) -> None:
+        if not batches:
+            self._batch_ends = array("I", bytes(4 * count))
+            return
+        pieces = batches.split(",")
+        self._batch_ends = array("I", accumulate(map(len, pieces)))
+        self._batches = bytearray("".join(pieces).encode("ascii"))
+
+
+def _differences(column: Sequence[int], before: int) -> list[int]:
+    last = before
+    found = []
+    for value in column:
+        found.append(value - last)
+        last = value
+    return found

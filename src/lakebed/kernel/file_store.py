@@ -1,0 +1,134 @@
+"""A log in a folder: commits are files that appear whole and synced, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from lakebed.errors import Ambiguous, Exists, Unavailable
+from lakebed.kernel.documents import Documents, commit_name, is_commit_name
+from lakebed.kernel.inotify import drain, watch_folder
+from lakebed.kernel.store import Version
+from lakebed.objects import Files, ObjectStore
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_SLOW_POLL_S = 1.0
+"""Between looks when the folder cannot be watched, and as a net below inotify when it can."""
+
+_THREADS = 2
+"""One creates while one reads."""
+
+
+class FileLogStore(Documents):
+    """Commits by `Files` (anonymous file, sync, link, sync the folder); documents by the object store of the same root."""
+
+    def __init__(self, root: Path, prefix: str, objects: ObjectStore, files: Files | None = None) -> None:
+        super().__init__(objects, prefix)
+        self.name = str(root / self.prefix)
+        self._folder = root / self.prefix
+        self._files = files or Files(root)
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="log")
+        self._watched: int | None = None
+        self._news = asyncio.Event()
+        self._made = False
+
+    async def create(self, version: Version, body: bytes) -> None:
+        await self._in_thread(self._create, version, body)
+
+    async def read(self, version: Version) -> bytes | None:
+        found = await self.read_many(version, 1)
+        return found[0] if found else None
+
+    async def read_many(self, first: Version, count: int) -> list[bytes]:
+        return await self._in_thread(self._read_many, first, count)
+
+    async def versions(self, after: Version) -> list[Version]:
+        return await self._in_thread(self._versions, after)
+
+    async def delete_commits(self, below: Version) -> int:
+        return await self._in_thread(self._delete_commits, below)
+
+    async def documents(self) -> list[str]:
+        return await self._in_thread(self._documents)
+
+    async def wait(self, version: Version, timeout_s: float) -> None:
+        self._start_watching()
+        self._news.clear()
+        if await self.read(version) is not None:
+            return
+        try:
+            await asyncio.wait_for(self._news.wait(), min(timeout_s, _SLOW_POLL_S))
+        except TimeoutError:
+            return
+
+    async def close(self) -> None:
+        if self._watched is not None:
+            asyncio.get_running_loop().remove_reader(self._watched)
+            os.close(self._watched)
+            self._watched = None
+        self._threads.shutdown(wait=True)
+
+    async def _in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        assert not kwargs
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
+        except OSError as error:
+            raise Unavailable(f"{self.name}: {error}", "Check that the disk is there, writable and not full") from error
+
+    def _create(self, version: Version, body: bytes) -> None:
+        if not self._made:
+            self._files.make_folder(self._folder)
+            self._made = True
+        try:
+            self._files.create_synced(self._folder, commit_name(version), body)
+        except FileExistsError as taken:
+            raise Exists(f"{self.name}: version {version} is taken", "Read it and try the next number") from taken
+        except OSError as error:
+            raise Ambiguous(
+                f"{self.name}: version {version} may not be durable: {error}", "Look before retrying"
+            ) from error
+
+    def _read_many(self, first: Version, count: int) -> list[bytes]:
+        bodies: list[bytes] = []
+        try:
+            for version in range(first, first + count):
+                bodies.append(self._files.read(self._folder / commit_name(version)))
+        except FileNotFoundError:
+            return bodies
+        return bodies
+
+    def _versions(self, after: Version) -> list[Version]:
+        names = (name for name in self._names() if is_commit_name(name))
+        return [version for version in (Version(int(name[:20])) for name in names) if version > after]
+
+    def _delete_commits(self, below: Version) -> int:
+        gone = [name for name in self._names() if is_commit_name(name) and int(name[:20]) < below]
+        for name in gone:
+            self._files.unlink(self._folder / name)
+        return len(gone)
+
+    def _documents(self) -> list[str]:
+        return [name for name in self._names() if not is_commit_name(name)]
+
+    def _names(self) -> list[str]:
+        try:
+            return self._files.names(self._folder)
+        except FileNotFoundError:
+            return []
+
+    def _start_watching(self) -> None:
+        if self._watched is None and self._folder.is_dir():
+            self._watched = watch_folder(self._folder)
+            if self._watched is not None:
+                asyncio.get_running_loop().add_reader(self._watched, self._hear)
+
+    def _hear(self) -> None:
+        assert self._watched is not None
+        drain(self._watched)
+        self._news.set()

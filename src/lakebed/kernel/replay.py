@@ -1,0 +1,204 @@
+"""Opening a log: the newest good checkpoint, then the commits after it.
+
+A torn or missing checkpoint only makes this slower. A missing or damaged commit stops it with `Corrupt`, which names the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from lakebed.errors import Corrupt, Invalid, NotFound
+from lakebed.kernel.bundle import BUNDLE_SIZE, bundle_name, decode_bundle
+from lakebed.kernel.checkpoint import POINTER, Pointer, checkpoint_version, decode_checkpoint
+from lakebed.kernel.documents import commit_name
+from lakebed.kernel.identity import identity_of
+from lakebed.kernel.parts import Registry
+from lakebed.kernel.state import Draft, Snapshot
+from lakebed.kernel.store import LogStore, Version
+
+_BUNDLES_AT_ONCE = 8
+
+
+class Loaded(msgspec.Struct):
+    """A snapshot and what it took to get there."""
+
+    snapshot: Snapshot
+    log_id: str
+    tail_commits: int = 0
+    tail_bytes: int = 0
+    objects_read: int = 0
+    unbundled: tuple[Version, ...] = ()
+    damaged: tuple[str, ...] = ()
+
+
+async def load(store: LogStore, registry: Registry, upto: Version | None = None) -> Loaded | None:
+    """The log at `upto`, or at its end; None when there is no log at all."""
+    return await _Loader(store, registry, upto).load()
+
+
+def replay_body(draft: Draft, body: bytes, version: Version, store: LogStore, registry: Registry) -> tuple[str, bool]:
+    """Apply one commit; its timestamp and checkpoint hint."""
+    name = f"{store.name}/{commit_name(version)}"
+    commit = registry.codec.decode(body, version, name)
+    try:
+        draft.replay(commit)
+    except Invalid as error:
+        raise Corrupt(
+            f"{name} does not follow from the commits before it: {error.problem}", "Restore it from a copy"
+        ) from error
+    return commit.timestamp, commit.checkpoint_hint
+
+
+class _Loader:
+    def __init__(self, store: LogStore, registry: Registry, upto: Version | None) -> None:
+        self._store = store
+        self._registry = registry
+        self._upto = upto
+        self._read = 0
+        self._damaged: list[str] = []
+        self._unbundled: list[Version] = []
+        self._tail_commits = 0
+        self._tail_bytes = 0
+
+    async def load(self) -> Loaded | None:
+        base = await self._base()
+        draft = Draft(base, self._registry)
+        last, timestamp = base.version, base.timestamp
+        async for first, bodies in self._tail(Version(base.version + 1)):
+            for at, body in enumerate(bodies):
+                last = Version(first + at)
+                timestamp, hint = replay_body(draft, body, last, self._store, self._registry)
+                self._tail_commits = 0 if hint else self._tail_commits + 1
+                self._tail_bytes = 0 if hint else self._tail_bytes + len(body)
+        if last < 0:
+            return None
+        snapshot = draft.freeze(last, timestamp) if last > base.version else base
+        identity = identity_of(snapshot, self._store.name)
+        return Loaded(
+            snapshot,
+            identity.log_id,
+            self._tail_commits,
+            self._tail_bytes,
+            self._read,
+            tuple(self._unbundled),
+            tuple(self._damaged),
+        )
+
+    async def _base(self) -> Snapshot:
+        if self._upto is None:
+            snapshot = await self._pointed()
+            if snapshot is not None:
+                return snapshot
+        names = [
+            (version, name)
+            for name in await self._store.documents()
+            if (version := checkpoint_version(name)) is not None
+        ]
+        for version, name in sorted(names, reverse=True):
+            if self._upto is None or version <= self._upto:
+                snapshot = await self._checkpoint(name)
+                if snapshot is not None:
+                    return snapshot
+        return Snapshot.empty(self._registry)
+
+    async def _pointed(self) -> Snapshot | None:
+        found = await self._document(POINTER)
+        if found is None:
+            return None
+        try:
+            pointer = msgspec.json.decode(found, type=Pointer)
+        except msgspec.DecodeError:
+            self._damaged.append(POINTER)
+            return None
+        return await self._checkpoint(pointer.name)
+
+    async def _checkpoint(self, name: str) -> Snapshot | None:
+        document = await self._document(name)
+        if document is None:
+            return None
+        try:
+            snapshot, _ = decode_checkpoint(document, name, self._registry)
+        except Corrupt:
+            self._damaged.append(name)
+            return None
+        return snapshot
+
+    async def _tail(self, first: Version) -> AsyncIterator[tuple[Version, list[bytes]]]:
+        """Runs of commits from `first` to the end, or to `upto`."""
+        at_once = 1
+        while self._upto is None or first <= self._upto:
+            runs = await asyncio.gather(*(self._bundle(_border(first, at)) for at in range(at_once)))
+            bundled = [run for run in _until_none(runs) if self._upto is None or run[0] <= self._upto]
+            if not bundled:
+                bundled = [await self._singles(first)]
+            for start, bodies in bundled:
+                wanted = self._cut(bodies[max(0, first - start) :], first)
+                if wanted:
+                    yield first, wanted
+                first = Version(first + len(wanted))
+            if bundled[-1][1] and first % BUNDLE_SIZE == 0:
+                at_once = min(2 * at_once, _BUNDLES_AT_ONCE)
+            elif self._upto is not None or await self._is_end(first):
+                return
+
+    def _cut(self, bodies: list[bytes], first: Version) -> list[bytes]:
+        return bodies if self._upto is None else bodies[: self._upto - first + 1]
+
+    async def _bundle(self, first: Version) -> tuple[Version, list[bytes]] | None:
+        name = bundle_name(first)
+        document = await self._document(name)
+        if document is None:
+            return None
+        try:
+            return first, decode_bundle(document, name)
+        except Corrupt:
+            self._damaged.append(name)
+            return None
+
+    async def _singles(self, first: Version) -> tuple[Version, list[bytes]]:
+        bodies = await self._store.read_many(first, BUNDLE_SIZE - first % BUNDLE_SIZE)
+        self._read += len(bodies)
+        if len(bodies) == BUNDLE_SIZE:
+            self._unbundled.append(first)
+        return first, bodies
+
+    async def _is_end(self, first: Version) -> bool:
+        """Whether nothing stands at `first` or behind it; a number behind a missing one is damage."""
+        later = await self._store.versions(Version(first - 1))
+        if later and later[0] != first:
+            name = f"{self._store.name}/{commit_name(first)}"
+            raise Corrupt(f"{name} is missing though {commit_name(later[0])} exists", _gap_remedy(self._damaged))
+        return not later
+
+    async def _document(self, name: str) -> bytes | None:
+        found = await self._store.get_document(name)
+        self._read += found is not None
+        return found[0] if found else None
+
+
+def _border(first: Version, at: int) -> Version:
+    return Version((first // BUNDLE_SIZE + at) * BUNDLE_SIZE)
+
+
+def _until_none(runs: list[tuple[Version, list[bytes]] | None]) -> list[tuple[Version, list[bytes]]]:
+    found = []
+    for run in runs:
+        if run is None:
+            break
+        found.append(run)
+    return found
+
+
+def _gap_remedy(damaged: list[str]) -> str:
+    return f"Restore {' or '.join(damaged)} from a copy" if damaged else "Restore the file from a copy of the log"
+
+
+async def load_or_refuse(store: LogStore, registry: Registry, upto: Version) -> Loaded:
+    """The log at an old version, or `NotFound` when that is gone or not yet there."""
+    loaded = await load(store, registry, upto)
+    if loaded is None or loaded.snapshot.version != upto:
+        raise NotFound(f"{store.name} has no version {upto} to read", "Ask for one that 'lakebed log history' lists")
+    return loaded

@@ -1,0 +1,210 @@
+"""One stream's index: contiguous offset ranges and where each of them lies.
+
+Invariant: entries meet without gap or overlap from `start` to `end`; `end` never goes back. Lookups are binary searches.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+from lakebed.errors import Invalid
+from lakebed.kernel.blocks import BLOCK_MAX, Block, IndexEntry
+from lakebed.kernel.store import NO_VERSION, Version
+
+
+class Stream:
+    """One immutable version of a stream's index: full blocks, and the part of the last block that is ours."""
+
+    __slots__ = ("changed", "count", "end", "sealed", "start", "tail", "tail_count")
+
+    def __init__(
+        self,
+        sealed: tuple[Block, ...],
+        tail: Block,
+        tail_count: int,
+        start: int,
+        end: int,
+        count: int,
+        changed: Version,
+    ) -> None:
+        self.sealed = sealed
+        self.tail = tail
+        self.tail_count = tail_count
+        self.start = start
+        self.end = end
+        self.count = count
+        self.changed = changed
+
+    @classmethod
+    def empty(cls, start: int = 0) -> Stream:
+        return cls((), Block(start), 0, start, start, 0, NO_VERSION)
+
+    def find(self, offset: int) -> IndexEntry | None:
+        """The entry that holds `offset`, or None when it lies outside [start, end)."""
+        return next(self.entries(offset), None) if self.start <= offset < self.end else None
+
+    def entries(self, offset: int | None = None) -> Iterator[IndexEntry]:
+        """Entries in order, from the one that holds `offset` on, or all."""
+        offset = self.start if offset is None else offset
+        at = bisect_right(self.sealed, offset, key=_block_end)
+        for block, count in self._blocks(at):
+            yield from map(block.entry, range(block.find(offset, count), count))
+
+    def newest(self) -> IndexEntry | None:
+        """The last entry."""
+        if self.tail_count:
+            return self.tail.entry(self.tail_count - 1)
+        return self.sealed[-1].entry(len(self.sealed[-1].ends) - 1) if self.sealed else None
+
+    def blocks(self) -> Iterator[tuple[Block, int]]:
+        """Every block with the number of its entries that are ours."""
+        return self._blocks(0)
+
+    def _blocks(self, at: int) -> Iterator[tuple[Block, int]]:
+        for block in self.sealed[at:]:
+            yield block, len(block.ends)
+        if self.tail_count:
+            yield self.tail, self.tail_count
+
+
+class StreamDraft:
+    """The next version of a stream's index, being written."""
+
+    __slots__ = ("_inserted", "_removed", "_stream", "changed", "released")
+
+    def __init__(self, base: Stream) -> None:
+        self._stream = base
+        self._removed: list[tuple[int, int]] = []
+        self._inserted: list[IndexEntry] = []
+        self.released: list[str] = []
+        self.changed = base.changed
+
+    def add(self, entry: IndexEntry) -> bool:
+        """Append behind the end (True), or note what will stand in the place of removed entries (False)."""
+        if entry.offset_start >= entry.offset_end:
+            raise Invalid(
+                f"[{entry.offset_start}, {entry.offset_end}) holds no offset", "Give a range that is not empty"
+            )
+        if entry.offset_start == self._stream.end:
+            self._stream = _appended(self._stream, entry)
+            return True
+        self._inserted.append(entry)
+        return False
+
+    def remove(self, offset_start: int, offset_end: int) -> None:
+        """Take away the entries that make up the range; what it leaves open within must be added in the same transaction."""
+        self._removed.append((offset_start, offset_end))
+
+    def finish(self) -> None:
+        """Carry out removals and insertions of the transaction that ends; `Invalid` when they leave a gap or an overlap."""
+        if not (self._removed or self._inserted):
+            return
+        removed, inserted = sorted(self._removed), sorted(self._inserted)
+        self._removed, self._inserted = [], []
+        self._stream, released = _edited(self._stream, removed, inserted)
+        self.released += released
+
+    def view(self) -> Stream:
+        """The stream as it stands after the transactions so far."""
+        return self._stream
+
+    def freeze(self, version: Version) -> Stream:
+        now = self._stream
+        return Stream(now.sealed, now.tail, now.tail_count, now.start, now.end, now.count, version)
+
+
+def stream_of(entries: Iterable[IndexEntry], start: int, end: int) -> Stream:
+    """A stream with just these entries; with none, one that is empty at `end`."""
+    stream = Stream.empty(start)
+    for entry in entries:
+        stream = _appended(stream, entry)
+    if stream.end != end:
+        raise Invalid(
+            f"the entries end at {stream.end}, not {end}", "Offsets only grow: add what follows or remove all"
+        )
+    return stream
+
+
+def _block_end(block: Block) -> int:
+    return block.ends[-1]
+
+
+def _appended(stream: Stream, entry: IndexEntry) -> Stream:
+    sealed, tail, count = stream.sealed, stream.tail, stream.tail_count
+    if count == BLOCK_MAX:
+        sealed, tail, count = (*sealed, tail.copy(count)), Block(stream.end), 0
+    elif len(tail.ends) != count:  # another draft has written here and was given up
+        tail = tail.copy(count)
+    tail.append(entry)
+    return Stream(sealed, tail, count + 1, stream.start, entry.offset_end, stream.count + 1, stream.changed)
+
+
+def _edited(stream: Stream, removed: list[tuple[int, int]], inserted: list[IndexEntry]) -> tuple[Stream, list[str]]:
+    """Only the blocks that the edit touches, and those behind them when block borders move, are written anew."""
+    low = min([start for start, _ in removed] + [entry.offset_start for entry in inserted])
+    keep = bisect_right(stream.sealed, low, key=_block_end)
+    touched = [entry for block, count in stream._blocks(keep) for entry in block.entries(count)]
+    kept, released = _without(touched, removed)
+    merged = sorted(kept + inserted)
+    before = stream.sealed[keep - 1].ends[-1] if keep else stream.start
+    _refuse_gaps(merged, before, stream.end, head=keep == 0)
+    if not merged and keep == 0:
+        return Stream((), Block(stream.end), 0, stream.end, stream.end, 0, stream.changed), released
+    start = stream.start if keep else merged[0].offset_start
+    return _rechunked(stream, keep, merged, start), released
+
+
+def _rechunked(stream: Stream, keep: int, merged: list[IndexEntry], start: int) -> Stream:
+    sealed = stream.sealed[:keep]
+    fresh = [merged[at : at + BLOCK_MAX] for at in range(0, len(merged), BLOCK_MAX)] or [[]]
+    blocks = []
+    for chunk in fresh:
+        block = Block(chunk[0].offset_start if chunk else stream.end)
+        for entry in chunk:
+            block.append(entry)
+        blocks.append(block)
+    count = sum(len(block.ends) for block in sealed) + len(merged)
+    return Stream((*sealed, *blocks[:-1]), blocks[-1], len(fresh[-1]), start, stream.end, count, stream.changed)
+
+
+def _without(entries: list[IndexEntry], removed: list[tuple[int, int]]) -> tuple[list[IndexEntry], list[str]]:
+    kept, released = [], []
+    covered = 0
+    for entry in entries:
+        inside = [span for span in removed if span[0] < entry.offset_end and entry.offset_start < span[1]]
+        if not inside:
+            kept.append(entry)
+            continue
+        if len(inside) > 1 or entry.offset_start < inside[0][0] or inside[0][1] < entry.offset_end:
+            raise Invalid(
+                f"removing {inside} would cut the entry [{entry.offset_start}, {entry.offset_end})",
+                "Remove whole entries",
+            )
+        covered += entry.offset_end - entry.offset_start
+        released.append(entry.segment)
+    if covered != sum(end - start for start, end in removed):
+        raise Invalid(f"some of {removed} holds no entries", "Remove only what a current snapshot shows")
+    return kept, released
+
+
+def _refuse_gaps(entries: list[IndexEntry], before: int, end: int, *, head: bool) -> None:
+    """Entries must meet each other, the block before them (unless the head was cut off) and the end."""
+    if not entries:
+        if not head and before != end:
+            raise Invalid(
+                f"removing [{before}, {end}) would take the end back", "Offsets only grow: add what replaces it"
+            )
+        return
+    last = entries[0].offset_start if head else before
+    if entries[0].offset_start < before:
+        raise Invalid(f"[{entries[0].offset_start}, …) lies before the start {before}", "Removed offsets stay removed")
+    for entry in entries:
+        if entry.offset_start != last:
+            what = "a gap" if entry.offset_start > last else "an overlap"
+            raise Invalid(
+                f"{what} between {last} and {entry.offset_start}", "Add ranges that meet; read the snapshot again"
+            )
+        last = entry.offset_end
+    if last != end:
+        raise Invalid(f"the entries would end at {last}, not {end}", "Offsets only grow: add what replaces the removed")

@@ -1,0 +1,239 @@
+"""The streams of a log: an index for each, and how many entries name each segment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from lakebed.errors import Corrupt, Invalid
+from lakebed.kernel.blocks import BLOCK_MAX, Block, IndexEntry
+from lakebed.kernel.operations import Add, Operation, Remove
+from lakebed.kernel.sortedmap import ABSENT, Absent, SortedMap
+from lakebed.kernel.store import Version
+from lakebed.kernel.stream import Stream, StreamDraft
+
+_ENTRY_BYTES = 56
+_STREAM_BYTES = 64
+_NAMES_PER_LINE = 1024
+
+
+class Streams:
+    """One immutable version of all streams."""
+
+    __slots__ = ("map", "segments", "weight_bytes")
+
+    def __init__(self, streams: SortedMap[int, Stream], segments: SortedMap[str, int], weight_bytes: int) -> None:
+        self.map = streams
+        self.segments = segments
+        self.weight_bytes = weight_bytes
+
+    def get(self, stream: int) -> Stream | None:
+        return self.map.get(stream)
+
+    def items(self) -> Iterator[tuple[int, Stream]]:
+        return self.map.items()
+
+    def references(self, segment: str) -> int:
+        """How many entries lie in `segment`."""
+        return self.segments.get(segment) or 0
+
+    def dump(self) -> Iterator[bytes]:
+        """Segment names first, then blocks that name them by place."""
+        names = [name for name, _ in self.segments.items()]
+        places = {name: at for at, name in enumerate(names)}
+        for at in range(0, len(names), _NAMES_PER_LINE):
+            yield msgspec.json.encode(_Names(names[at : at + _NAMES_PER_LINE]))
+        for number, stream in self.map.items():
+            yield msgspec.json.encode(_Head(number, stream.start, stream.end, stream.changed))
+            for block, count in stream.blocks():
+                segments = [places[name] for name in block.segments[:count]]
+                yield msgspec.json.encode(
+                    _Columns(number, block.start, block.columns(count), segments, block.batches(count))
+                )
+
+
+class StreamsDraft:
+    """The next version of the streams: those that change, as drafts."""
+
+    __slots__ = ("_base", "_changed", "_edited", "_segments", "_weight_bytes")
+
+    def __init__(self, base: Streams) -> None:
+        self._base = base
+        self._changed: dict[int, StreamDraft] = {}
+        self._segments: dict[str, int] = {}
+        self._edited: set[int] = set()
+        self._weight_bytes = base.weight_bytes
+
+    def apply(self, operation: Operation, version: int) -> None:
+        if isinstance(operation, Add):
+            self._add(operation, version)
+        elif isinstance(operation, Remove):
+            self._draft(operation.stream, version).remove(operation.offset_start, operation.offset_end)
+            self._edited.add(operation.stream)
+
+    def get(self, stream: int) -> Stream | None:
+        draft = self._changed.get(stream)
+        return self._base.get(stream) if draft is None else draft.view()
+
+    def items(self) -> Iterator[tuple[int, Stream]]:
+        numbers = {number for number, _ in self._base.items()} | self._changed.keys()
+        return ((number, stream) for number in sorted(numbers) if (stream := self.get(number)) is not None)
+
+    def references(self, segment: str) -> int:
+        return self._base.references(segment) + self._segments.get(segment, 0)
+
+    def finish(self) -> None:
+        if self._edited:
+            for number in sorted(self._edited):
+                self._finish(number, self._changed[number])
+            self._edited.clear()
+
+    def freeze(self) -> Streams:
+        self.finish()
+        streams: dict[int, Stream | Absent] = {
+            number: draft.freeze(draft.changed) for number, draft in self._changed.items()
+        }
+        return Streams(self._base.map.merged(streams), self._merged_segments(), self._weight_bytes)
+
+    def _add(self, operation: Add, version: int) -> None:
+        entry = IndexEntry(
+            operation.offset_start,
+            operation.offset_end,
+            operation.segment,
+            operation.position,
+            operation.size,
+            operation.file_type,
+            operation.cumulative_size,
+            operation.timestamp_min,
+            operation.timestamp_max,
+            version,
+            operation.batches,
+        )
+        draft = self._draft(operation.stream, version)
+        try:
+            if not draft.add(entry):
+                self._edited.add(operation.stream)
+        except Invalid as error:
+            raise Invalid(f"stream {operation.stream}: {error.problem}", error.remedy) from error
+        self._count(operation.segment, 1)
+        self._weight_bytes += _ENTRY_BYTES + len(operation.batches)
+
+    def _draft(self, number: int, version: int) -> StreamDraft:
+        draft = self._changed.get(number)
+        if draft is None:
+            base = self._base.get(number)
+            if base is None:
+                base = Stream.empty()
+                self._weight_bytes += _STREAM_BYTES
+            draft = self._changed[number] = StreamDraft(base)
+        draft.changed = Version(version)
+        return draft
+
+    def _finish(self, number: int, draft: StreamDraft) -> None:
+        try:
+            draft.finish()
+        except Invalid as error:
+            raise Invalid(f"stream {number}: {error.problem}", error.remedy) from error
+        for segment in draft.released:
+            self._count(segment, -1)
+            self._weight_bytes -= _ENTRY_BYTES
+        draft.released = []
+
+    def _count(self, segment: str, change: int) -> None:
+        self._segments[segment] = self._segments.get(segment, 0) + change
+
+    def _merged_segments(self) -> SortedMap[str, int]:
+        changes: dict[str, int | Absent] = {}
+        for segment, change in self._segments.items():
+            count = self._base.references(segment) + change
+            self._weight_bytes += (len(segment) + 3) * ((count > 0) - (count != change))
+            changes[segment] = count if count > 0 else ABSENT
+        return self._base.segments.merged(changes)
+
+
+class StreamsPart:
+    """Registers `add` and `remove`."""
+
+    name = "streams"
+    operations: tuple[type[Operation], ...] = (Add, Remove)
+
+    def empty(self) -> Streams:
+        return Streams(SortedMap.empty(), SortedMap.empty(), 0)
+
+    def draft(self, base: Streams) -> StreamsDraft:
+        return StreamsDraft(base)
+
+    def load(self, lines: Iterable[bytes]) -> Streams:
+        return _Loader().load(lines)
+
+
+class _Names(msgspec.Struct, tag="names"):
+    names: list[str]
+
+
+class _Head(msgspec.Struct, tag="stream"):
+    stream: int
+    start: int
+    end: int
+    changed: int
+
+
+class _Columns(msgspec.Struct, tag="block"):
+    stream: int
+    start: int
+    columns: Sequence[Sequence[int]]
+    segments: list[int]
+    batches: str
+
+
+class _Loader:
+    """Reads the lines of `Streams.dump` back."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._counts: list[int] = []
+        self._streams: dict[int, Stream] = {}
+        self._blocks: list[Block] = []
+        self._weight_bytes = 0
+
+    def load(self, lines: Iterable[bytes]) -> Streams:
+        decoder = msgspec.json.Decoder(_Names | _Head | _Columns)
+        head: _Head | None = None
+        for line in lines:
+            item = decoder.decode(line)
+            if isinstance(item, _Names):
+                self._names += item.names
+                self._counts += [0] * len(item.names)
+                self._weight_bytes += sum(map(len, item.names)) + 3 * len(item.names)
+            elif isinstance(item, _Head):
+                self._close(head)
+                head = item
+            else:
+                self._block(item)
+        self._close(head)
+        streams = SortedMap.build(list(self._streams), list(self._streams.values()))
+        return Streams(streams, SortedMap.build(self._names, self._counts), self._weight_bytes)
+
+    def _block(self, item: _Columns) -> None:
+        for place in item.segments:
+            self._counts[place] += 1
+        segments = [self._names[place] for place in item.segments]
+        self._blocks.append(Block.from_columns(item.start, item.columns, segments, item.batches))
+        self._weight_bytes += _ENTRY_BYTES * len(segments) + len(item.batches)
+
+    def _close(self, head: _Head | None) -> None:
+        if head is None:
+            return
+        blocks, self._blocks = self._blocks, []
+        count = sum(len(block.ends) for block in blocks)
+        tail = blocks.pop() if blocks and len(blocks[-1].ends) <= BLOCK_MAX else Block(head.end)
+        end = tail.ends[-1] if tail.ends else head.end
+        if end != head.end:
+            raise Corrupt(
+                f"stream {head.stream} ends at {end}, not {head.end}", "Remove the checkpoint: an older one serves"
+            )
+        self._streams[head.stream] = Stream(
+            tuple(blocks), tail, len(tail.ends), head.start, head.end, count, Version(head.changed)
+        )
+        self._weight_bytes += _STREAM_BYTES
