@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from lakebed.cli.options import Call, Command, common_options
-from lakebed.config import default_file_text, effective_json, effective_text, load_settings
+from lakebed.config import Loaded, Settings, default_file_text, effective_json, effective_text
 
 
 @click.group("config")
@@ -27,7 +27,7 @@ def command() -> None:
 @common_options
 def show(call: Call, defaults: bool, origin: bool) -> None:
     """Show the configuration in force. Secrets stay hidden."""
-    loaded = load_settings(environment={}) if defaults else call.loaded
+    loaded = Loaded(Settings(), {}) if defaults else call.loaded
     if call.output.as_json:
         call.output.document(effective_json(loaded, with_origins=origin))
     elif defaults:

@@ -106,7 +106,7 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[Assignment]:
 
 def _from_file(path: Path) -> Iterator[Assignment]:
     top = _compose(path)
-    if top is None:
+    if top is None or _is_null(top):
         return
     if not isinstance(top, yaml.MappingNode):
         raise Invalid(f"{_place(path, top)}: a configuration is a mapping of keys to values", _all_keys(""))

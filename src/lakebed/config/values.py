@@ -6,6 +6,7 @@ Parsing what formatting printed gives the same value back. A wrong text is a `Va
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from typing import NewType
 
 import msgspec
@@ -32,8 +33,8 @@ _SIZES = {
     "tib": 1 << 40,
 }
 _SIZE_NAMES = ("TiB", "TB", "GiB", "GB", "MiB", "MB", "KiB", "kB")
-_PART = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(ms|[smhdw])")
-_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,6})?) ?([a-zA-Z]{0,3})")
+_PART = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(ms|[smhdw])", re.ASCII)
+_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,6})?) ?([a-zA-Z]{0,3})", re.ASCII)
 
 
 class Secret:
@@ -79,10 +80,10 @@ def parse_duration(text: str) -> Seconds:
     parts = list(_PART.finditer(compact))
     if not parts or "".join(part.group() for part in parts) != compact:
         raise ValueError("is not a duration")
-    millis = sum(float(part[1]) * _MS[part[2]] for part in parts)
+    millis = sum(Decimal(part[1]) * _MS[part[2]] for part in parts)
     if millis != int(millis):
         raise ValueError("is finer than a millisecond")
-    return Seconds(millis / 1000)
+    return Seconds(int(millis) / 1000)
 
 
 def format_duration(seconds: Seconds) -> str:
@@ -98,9 +99,7 @@ def parse_size(text: str) -> ByteCount:
     factor = _SIZES.get(match[2].lower()) if match else None
     if match is None or factor is None:
         raise ValueError("is not a size")
-    if "." not in match[1]:
-        return ByteCount(int(match[1]) * factor)
-    size = float(match[1]) * factor
+    size = Decimal(match[1]) * factor
     if size != int(size):
         raise ValueError("is not a whole number of bytes")
     return ByteCount(int(size))
