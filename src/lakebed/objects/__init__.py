@@ -10,11 +10,14 @@ from lakebed.objects.leases import Holding, Lease, Leases
 from lakebed.objects.local import LocalStore
 from lakebed.objects.memory import MemoryStore
 from lakebed.objects.open import StoreOptions, open_store
+from lakebed.objects.oxia_client import OXIA_ABSENT, OxiaClient, OxiaRecord
+from lakebed.objects.oxia_leases import OxiaLeases
 from lakebed.objects.port import Body, ETag, Key, ObjectInfo, ObjectStore
 from lakebed.objects.powercut import PowerCutDisk, PowerLost
 from lakebed.objects.probe import prove_preconditions
 
 __all__ = [
+    "OXIA_ABSENT",
     "Body",
     "CloudStore",
     "Disk",
@@ -33,6 +36,9 @@ __all__ = [
     "MemoryStore",
     "ObjectInfo",
     "ObjectStore",
+    "OxiaClient",
+    "OxiaLeases",
+    "OxiaRecord",
     "PowerCutDisk",
     "PowerLost",
     "StoreOptions",

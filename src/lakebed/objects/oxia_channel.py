@@ -5,9 +5,7 @@ Invariant: a write that fails once it may have been sent is `Ambiguous`, unless 
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import AsyncIterator
-from types import ModuleType
 from typing import Any
 
 from lakebed.clock import within
@@ -36,14 +34,20 @@ class Wire:
     """The optional packages, loaded when a client is made: gRPC, Oxia's messages and its hash."""
 
     def __init__(self) -> None:
-        self.aio = _load("grpc.aio")
-        self.grpc = _load("grpc")
-        self.messages = _load("oxia.internal.proto.io.streamnative.oxia.proto")
-        self.xxhash = _load("xxhash")
+        try:
+            import grpc.aio  # type: ignore[import-untyped]
+            import oxia.internal.proto.io.streamnative.oxia.proto as messages
+            import xxhash
+        except ImportError as missing:
+            remedy = "Install the extra: pip install 'lakebed[oxia]'"
+            raise Invalid(f"the log store is Oxia, but {missing.name} is not installed", remedy) from missing
+        self.grpc, self.aio = grpc, grpc.aio
+        self.messages: Any = messages
+        self._xxh3 = xxhash.xxh3_64_intdigest
 
     def hash(self, partition: str) -> int:
         """Where a partition key falls on Oxia's ring: the low half of XXH3."""
-        return int(self.xxhash.xxh3_64_intdigest(partition)) & 0xFFFFFFFF
+        return self._xxh3(partition) & 0xFFFFFFFF
 
 
 class OxiaChannel:
@@ -127,11 +131,3 @@ class OxiaChannel:
 
 async def _within_or_ever(timeout_s: float | None, work: Any) -> Any:
     return await work if timeout_s is None else await within(timeout_s, work)
-
-
-def _load(name: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ImportError as missing:
-        remedy = "Install the extra: pip install 'lakebed[oxia]'"
-        raise Invalid(f"the log store is Oxia, but {missing.name} is not installed", remedy) from missing

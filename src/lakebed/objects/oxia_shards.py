@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from lakebed.clock import Clock, jittered
+from lakebed.clock import Clock, jittered, within
 from lakebed.errors import Invalid, LakebedError, Unavailable
 from lakebed.objects.oxia_channel import OxiaChannel, Wire
 
@@ -62,8 +62,7 @@ class Shards:
         if self._follower is None:
             self._follower = asyncio.create_task(self._follow(), name="oxia-shards")
         try:
-            async with asyncio.timeout(timeout_s):
-                await self._known.wait()
+            await within(timeout_s, self._known.wait())
         except TimeoutError as late:
             why = f" ({self._problem.problem})" if self._problem else ""
             problem = f"Oxia at {self._channel.address} has not told the shards of namespace {self._namespace}{why}"

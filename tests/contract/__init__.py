@@ -1,0 +1,1 @@
+"""Contract suites: what every backend of a port must do."""
