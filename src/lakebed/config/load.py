@@ -80,7 +80,7 @@ def _check(settings: Settings, origins: Mapping[str, str]) -> None:
     if found and "@" in rest.partition("/")[0]:
         raise Invalid(
             f"{origins['root']}: the root carries credentials in its address",
-            "Set objects.access_key_id and objects.secret_access_key instead",
+            "Set objects.access_key and objects.secret_key instead",
         )
     if found and scheme != "file" and settings.log_store.kind == "files":
         raise Invalid(

@@ -67,15 +67,24 @@ class ObjectSettings(Struct, frozen=True, kw_only=True):
         None
     )
     region: Annotated[str | None, Meta(description="Region of the bucket")] = None
-    access_key_id: Annotated[
-        str | None,
-        Meta(description="S3 key id or Azure account; unset: the provider's own chain (environment, instance role)"),
+    account: Annotated[str | None, Meta(description="Azure: the storage account")] = None
+    access_key: Annotated[
+        Secret | None,
+        Meta(description="S3: the access key id; unset, credentials come from where the vendor's tools look"),
     ] = None
-    secret_access_key: Annotated[Secret | None, Meta(description="S3 secret key or Azure account key")] = None
-    session_token: Annotated[Secret | None, Meta(description="Token of temporary S3 credentials")] = None
-    timeout_s: Annotated[Seconds, Meta(ge=0.1, le=3600, description="How long one request to the bucket may take")] = (
-        field(name="timeout", default=Seconds(30))
-    )
+    secret_key: Annotated[
+        Secret | None,
+        Meta(description="S3: the secret access key; Azure: the account key; Google: the service account's JSON key"),
+    ] = None
+    token: Annotated[Secret | None, Meta(description="S3: the session token; Azure and Google: a bearer token")] = None
+    anonymous: Annotated[bool, Meta(description="Send requests unsigned")] = False
+    timeout_s: Annotated[
+        Seconds, Meta(ge=0.1, le=3600, description="How long one request may take; a large upload is several")
+    ] = field(name="timeout", default=Seconds(30))
+    retry_timeout_s: Annotated[
+        Seconds, Meta(ge=0, le=3600, description="How long a request that may be repeated is repeated")
+    ] = field(name="retry_timeout", default=Seconds(20))
+    retries: Annotated[int, Meta(ge=0, le=100, description="How often a request that may be repeated is repeated")] = 5
 
 
 class LeaseSettings(Struct, frozen=True, kw_only=True):

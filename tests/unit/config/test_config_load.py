@@ -74,10 +74,10 @@ def test_empty_file_empty_section_and_unset_optional_give_defaults(write: Write)
 
 
 def test_texts_that_yaml_takes_for_something_else_stay_texts(write: Write) -> None:
-    loaded = load_settings(write("root: 2026-11-15\nobjects:\n  region: no\n  secret_access_key: 0123\n"))
+    loaded = load_settings(write("root: 2026-11-15\nobjects:\n  region: no\n  secret_key: 0123\n"))
     assert loaded.settings.root == "2026-11-15"
     assert loaded.settings.objects.region == "no"
-    assert loaded.settings.objects.secret_access_key == Secret("0123")
+    assert loaded.settings.objects.secret_key == Secret("0123")
 
 
 def test_unknown_key_is_refused_with_line_suggestion_and_allowed_keys(write: Write) -> None:
@@ -124,7 +124,7 @@ def test_bad_value_is_refused_with_line_allowed_values_and_default(write: Write)
         ("root: a\n--- \nroot: b", "is not YAML", "Correct that line"),
         ("root: \x07", "is not YAML text", "unprintable"),
         ('root: "a\\nb"', "unprintable", "Use a text"),
-        ("root: s3://key:pass@bucket/x", "credentials", "objects.access_key_id"),
+        ("root: s3://key:pass@bucket/x", "credentials", "objects.access_key"),
         ("root: s3://b/x\nlog_store: {kind: files}", ":2: log_store.kind is files", "Use auto, objects or oxia"),
     ],
 )
@@ -152,7 +152,7 @@ def test_bad_variable_is_named() -> None:
 
 
 def test_bad_secret_is_not_shown() -> None:
-    error = refusal(environment={"LAKEBED__OBJECTS__SECRET_ACCESS_KEY": "hun\nter2"})
+    error = refusal(environment={"LAKEBED__OBJECTS__SECRET_KEY": "hun\nter2"})
     assert "ter2" not in str(error)
 
 

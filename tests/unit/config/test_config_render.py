@@ -9,7 +9,7 @@ from lakebed.config import Settings, default_file_text, effective_json, effectiv
 from lakebed.config.schema import entries, sections
 
 REPOSITORY = Path(__file__).parents[3]
-SECRET = {"LAKEBED__OBJECTS__SECRET_ACCESS_KEY": "hunter2", "LAKEBED__OBJECTS__SESSION_TOKEN": "hunter3"}
+SECRET = {"LAKEBED__OBJECTS__SECRET_KEY": "hunter2", "LAKEBED__OBJECTS__TOKEN": "hunter3"}
 
 
 def test_committed_default_file_is_the_generated_one() -> None:
@@ -55,8 +55,8 @@ def test_no_secret_is_shown_anywhere() -> None:
     loaded = load_settings(environment=SECRET)
     shown = [repr(loaded), effective_text(loaded, True), json.dumps(effective_json(loaded, True)), str(loaded.settings)]
     assert not [text for text in shown if "hunter" in text]
-    assert loaded.settings.objects.secret_access_key is not None
-    assert loaded.settings.objects.secret_access_key.reveal() == "hunter2"
+    assert loaded.settings.objects.secret_key is not None
+    assert loaded.settings.objects.secret_key.reveal() == "hunter2"
 
 
 def test_every_default_is_itself_allowed() -> None:
