@@ -69,7 +69,7 @@ class Head:
             await self.reload()
             return snapshot.version >= floor_of(self.snapshot).version
         self._confirmed_s = began_s
-        self._count_tail(size_bytes, hint)
+        self._count_tail(snapshot.version, size_bytes, hint)
         self._move(snapshot)
         return True
 
@@ -92,11 +92,11 @@ class Head:
             draft, first, timestamp = Draft(self.snapshot, self.registry), self.next, ""
             for at, body in enumerate(bodies):
                 timestamp, hint = replay_body(draft, body, Version(first + at), self.store, self.registry)
-                self._count_tail(len(body), hint)
+                self._count_tail(Version(first + at), len(body), hint)
             self._move(draft.freeze(Version(first + len(bodies) - 1), timestamp))
 
     def _adopt(self, loaded: Loaded, began_s: float) -> None:
-        self.tail_commits = loaded.tail_commits
+        self.hinted = loaded.hinted
         self.tail_bytes = loaded.tail_bytes
         self._confirmed_s = began_s
         self._move(loaded.snapshot)
@@ -107,8 +107,8 @@ class Head:
         if not advanced.done():
             advanced.set_result(None)
 
-    def _count_tail(self, size_bytes: int, hint: bool) -> None:
-        self.tail_commits = 0 if hint else self.tail_commits + 1
+    def _count_tail(self, version: Version, size_bytes: int, hint: bool) -> None:
+        self.hinted = version if hint else self.hinted
         self.tail_bytes = 0 if hint else self.tail_bytes + size_bytes
 
     def _too_old(self) -> bool:

@@ -42,7 +42,7 @@ class Housekeeping:
     def wants_checkpoint(self) -> bool:
         """Whether the next commit should be checkpointed: enough commits, and enough of their bytes to pay for it."""
         head = self._head
-        if self._checkpointing or head.tail_commits + 1 < self._settings.checkpoint_every:
+        if self._checkpointing or head.next - head.hinted < self._settings.checkpoint_every:
             return False
         return head.tail_bytes >= head.snapshot.weight_bytes * self._size_ratio + _HEADER_BYTES
 

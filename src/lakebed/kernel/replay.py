@@ -27,7 +27,7 @@ class Loaded(msgspec.Struct):
 
     snapshot: Snapshot
     log_id: str
-    tail_commits: int = 0
+    hinted: Version
     tail_bytes: int = 0
     objects_read: int = 0
     unbundled: tuple[Version, ...] = ()
@@ -60,18 +60,19 @@ class _Loader:
         self._read = 0
         self._damaged: list[str] = []
         self._unbundled: list[Version] = []
-        self._tail_commits = 0
+        self._hinted = Version(0)
         self._tail_bytes = 0
 
     async def load(self) -> Loaded | None:
         base = await self._base()
         draft = Draft(base, self._registry)
         last, timestamp = base.version, base.timestamp
+        self._hinted = Version(max(0, base.version))
         async for first, bodies in self._tail(Version(base.version + 1)):
             for at, body in enumerate(bodies):
                 last = Version(first + at)
                 timestamp, hint = replay_body(draft, body, last, self._store, self._registry)
-                self._tail_commits = 0 if hint else self._tail_commits + 1
+                self._hinted = last if hint else self._hinted
                 self._tail_bytes = 0 if hint else self._tail_bytes + len(body)
         if last < 0:
             return None
@@ -80,7 +81,7 @@ class _Loader:
         return Loaded(
             snapshot,
             identity.log_id,
-            self._tail_commits,
+            self._hinted,
             self._tail_bytes,
             self._read,
             tuple(self._unbundled),
