@@ -6,7 +6,6 @@ They are loaded when first named, so that a process pays only for the APIs it sp
 
 from __future__ import annotations
 
-from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ from .frames import (
     request_frame,
     response_frame,
 )
+from .loading import NAMES, load_messages
 from .wire import ZERO_UUID, Buffer, Message, Payload
 
 if TYPE_CHECKING:
@@ -155,6 +155,6 @@ __all__ = [
 
 def __getattr__(name: str) -> ModuleType:
     """Load the structures of an API when they are first asked for."""
-    if name in __all__:
-        return import_module(f"{__name__}.generated.messages.{name}")
+    if name in NAMES:
+        return load_messages(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,18 +6,13 @@ Invariant: a codec module is loaded when its API is first used, and reading ends
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from lakebed.errors import Invalid
-
-from .generated.index import INDEX
+from .loading import Half, load_codec
 from .wire import Buffer, Message
 
 Decoder: TypeAlias = Callable[[memoryview, int], Message]
 Encoder: TypeAlias = Callable[[Message, list[Buffer], list[int]], None]
-
-_GENERATED = f"{__package__}.generated"
 
 
 def decode_request(api: int, version: int, frame: Buffer, position: int = 0) -> Message:
@@ -50,20 +45,13 @@ _request_encoders: dict[tuple[int, int], Encoder] = {}
 _response_encoders: dict[tuple[int, int], Encoder] = {}
 
 
-def _load_decoder(known: dict[tuple[int, int], Decoder], half: str, api: int, version: int) -> Decoder:
-    module = _module(half, api, version)
-    known.update(((api, number), decode) for number, decode in module.DECODE.items())
+def _load_decoder(known: dict[tuple[int, int], Decoder], half: Half, api: int, version: int) -> Decoder:
+    decoders = load_codec(half, api, version).DECODE
+    known.update(((api, number), decode) for number, decode in decoders.items())
     return known[api, version]
 
 
-def _load_encoder(known: dict[tuple[int, int], Encoder], half: str, api: int, version: int) -> Encoder:
-    module = _module(half, api, version)
-    known.update(((api, number), encode) for number, encode in module.ENCODE.items())
+def _load_encoder(known: dict[tuple[int, int], Encoder], half: Half, api: int, version: int) -> Encoder:
+    encoders = load_codec(half, api, version).ENCODE
+    known.update(((api, number), encode) for number, encode in encoders.items())
     return known[api, version]
-
-
-def _module(half: str, api: int, version: int) -> Any:
-    name, first, last, _ = INDEX.get(api, ("", 0, -1, None))
-    if not first <= version <= last:
-        raise Invalid(f"API {int(api)} has no codec for version {version}", "Use a version that ApiVersions tells")
-    return import_module(f"{_GENERATED}.{half}.{name}")

@@ -104,12 +104,12 @@ VARINTS.update((value, VARINTS[value]) for value in range(1 << 12))
 
 def payload_size(payload: Payload) -> int:
     """The bytes of a payload, in one piece or in several."""
-    return sum(map(len, payload)) if isinstance(payload, list | tuple) else len(payload)
+    return sum(map(len, payload)) if isinstance(payload, (list, tuple)) else len(payload)
 
 
 def put_payload(payload: Payload, pieces: list[Buffer], cuts: list[int]) -> None:
     """Append a payload without copying it; `cuts` says which pieces stay buffers of their own."""
-    for piece in payload if isinstance(payload, list | tuple) else (payload,):
+    for piece in payload if isinstance(payload, (list, tuple)) else (payload,):
         if len(piece) >= SEGMENT_MIN_BYTES:
             cuts.append(len(pieces))
         pieces.append(piece)
