@@ -1,0 +1,178 @@
+"""What the index keeps of every batch, packed into a short printable string.
+
+Invariant: `unpack_summaries(pack_summaries(s)) == s`, and equal summaries give equal strings.
+
+Layout, before base64 (standard alphabet, no padding):
+
+    byte 0      format, 1
+    varint      n, the number of batches, at least 1
+    bytes 2     mask, little endian: bit i is set when column i follows; an absent column is all zeros
+    columns     in the order below, each n varints
+
+Varints are unsigned LEB128. A value that may be negative is folded first (0, -1, 1, -2 … become 0, 1, 2, 3 …). "Previous" is the
+batch before; before the first batch every field is 0, its producer id -1 and its base sequence -1.
+
+    0  position          folded: position - previous (position + length_bytes)
+    1  length_bytes      as it is
+    2  offset_count      as it is
+    3  producer_id       folded: producer_id - previous
+    4  producer_epoch    folded: producer_epoch - previous
+    5  base_sequence     folded: base_sequence - (previous base_sequence + previous offset_count when the producer id is the
+                         previous one and not -1, else -1)
+    6  base_timestamp_ms folded: base_timestamp_ms - previous
+    7  max_timestamp_ms  folded: max_timestamp_ms - base_timestamp_ms of this batch
+    8  flags             as it is: the 16 bits of the batch's attributes
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from lakebed.errors import Corrupt, Invalid
+from lakebed.records.batch import NO_PRODUCER, BatchHeader
+
+FORMAT = 1
+BATCHES_MAX = 1 << 20
+_COLUMNS = 9
+_VARINT_BYTES_MAX = 10
+
+
+class BatchSummary(NamedTuple):
+    """One batch as the index sees it.
+
+    `base_timestamp_ms` is the first record's, not a lower bound; `max_timestamp_ms` is what the producer declared.
+    """
+
+    position: int
+    length_bytes: int
+    offset_count: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    flags: int
+
+
+def summarize(header: BatchHeader, position: int) -> BatchSummary:
+    """The summary of a batch that will lie at `position` of its object."""
+    return BatchSummary(
+        position,
+        header.size_bytes,
+        header.last_offset_delta + 1,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.base_timestamp_ms,
+        header.max_timestamp_ms,
+        header.attributes & 0xFFFF,
+    )
+
+
+def pack_summaries(summaries: Sequence[BatchSummary]) -> str:
+    """Pack a run of batches, in order."""
+    if not 1 <= len(summaries) <= BATCHES_MAX:
+        raise Invalid(f"{len(summaries)} batches cannot be packed", f"Pack between 1 and {BATCHES_MAX}")
+    columns = tuple(zip(*_fold(summaries), strict=True))
+    out = bytearray((FORMAT,))
+    _append_varint(out, len(summaries))
+    mask = sum(1 << index for index, column in enumerate(columns) if any(column))
+    out += mask.to_bytes(2, "little")
+    for column in columns:
+        if any(column):
+            for value in column:
+                if value < 128:
+                    out.append(value)
+                else:
+                    _append_varint(out, value)
+    return binascii.b2a_base64(out, newline=False).rstrip(b"=").decode()
+
+
+def unpack_summaries(packed: str) -> list[BatchSummary]:
+    """The batches of a packed run; raises Corrupt when the string is not one."""
+    try:
+        data = binascii.a2b_base64(packed + "=" * (-len(packed) % 4), strict_mode=True)
+    except ValueError as error:
+        raise _corrupt("not base64") from error
+    if len(data) < 4 or data[0] != FORMAT:
+        raise _corrupt("unknown format")
+    count, at = _read_varint(data, 1)
+    mask = int.from_bytes(data[at : at + 2], "little")
+    at += 2
+    if not 1 <= count <= BATCHES_MAX or mask >> _COLUMNS or at > len(data) or mask.bit_count() * count > len(data) - at:
+        raise _corrupt("impossible count")
+    zeros = [0] * count
+    columns = []
+    for index in range(_COLUMNS):
+        column = zeros
+        if mask >> index & 1:
+            column, at = _read_column(data, at, count)
+        columns.append(column)
+    if at != len(data):
+        raise _corrupt("bytes left over")
+    return _unfold(columns)
+
+
+def _fold(summaries: Sequence[BatchSummary]) -> list[Sequence[int]]:
+    end = epoch = timestamp = 0
+    producer = next_sequence = -1
+    rows: list[Sequence[int]] = []
+    for at, length, count, pid, pepoch, sequence, base_ms, max_ms, flags in summaries:
+        expected = next_sequence if pid == producer and pid != NO_PRODUCER else -1
+        deltas = (at - end, pid - producer, pepoch - epoch, sequence - expected, base_ms - timestamp, max_ms - base_ms)
+        a, p, e, s, b, m = (d + d if d >= 0 else -d - d - 1 for d in deltas)
+        rows.append((a, length, count, p, e, s, b, m, flags))
+        end, producer, epoch, next_sequence, timestamp = at + length, pid, pepoch, sequence + count, base_ms
+    return rows
+
+
+def _unfold(columns: list[list[int]]) -> list[BatchSummary]:
+    end = epoch = timestamp = 0
+    producer = next_sequence = -1
+    summaries = []
+    for row in zip(*columns, strict=True):
+        a, length, count, p, e, s, b, m, flags = row
+        at, pid, pepoch, s, base_ms, m = (
+            base + ((delta >> 1) ^ -(delta & 1))
+            for base, delta in ((end, a), (producer, p), (epoch, e), (0, s), (timestamp, b), (0, m))
+        )
+        sequence = s + (next_sequence if pid == producer and pid != NO_PRODUCER else -1)
+        summaries.append(BatchSummary(at, length, count, pid, pepoch, sequence, base_ms, base_ms + m, flags))
+        end, producer, epoch, next_sequence, timestamp = at + length, pid, pepoch, sequence + count, base_ms
+    return summaries
+
+
+def _append_varint(out: bytearray, value: int) -> None:
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    for byte in data[at : at + _VARINT_BYTES_MAX]:
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+        shift += 7
+    raise _corrupt("a number does not end")
+
+
+def _read_column(data: bytes, at: int, count: int) -> tuple[list[int], int]:
+    column = []
+    for _ in range(count):
+        if at < len(data) and data[at] < 128:
+            column.append(data[at])
+            at += 1
+        else:
+            value, at = _read_varint(data, at)
+            column.append(value)
+    return column, at
+
+
+def _corrupt(why: str) -> Corrupt:
+    return Corrupt(f"packed batch summaries cannot be read: {why}", "Run `lakebed log verify` and restore the commit")
