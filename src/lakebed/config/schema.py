@@ -175,6 +175,13 @@ def _parse_text(text: str) -> str:
     return text.strip()
 
 
+def _parse_secret(text: str) -> Secret:
+    """Also of several lines: some keys are whole documents."""
+    if not text.strip() or "\0" in text:
+        raise ValueError("is empty or not text")
+    return Secret(text.strip())
+
+
 _PARSERS: dict[Any, Callable[[str], Any]] = {
     str: _parse_text,
     int: parse_whole,
@@ -182,7 +189,7 @@ _PARSERS: dict[Any, Callable[[str], Any]] = {
     Seconds: parse_duration,
     ByteCount: parse_size,
     Address: parse_address,
-    Secret: lambda text: Secret(_parse_text(text)),
+    Secret: _parse_secret,
 }
 _FORMATS: dict[Any, Callable[[Any], str]] = {Seconds: format_duration, ByteCount: format_size}
 _NOUNS: dict[Any, str] = {

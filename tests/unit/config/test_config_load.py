@@ -152,7 +152,7 @@ def test_bad_variable_is_named() -> None:
 
 
 def test_bad_secret_is_not_shown() -> None:
-    error = refusal(environment={"LAKEBED__OBJECTS__SECRET_KEY": "hun\nter2"})
+    error = refusal(environment={"LAKEBED__OBJECTS__SECRET_KEY": "hun\0ter2"})
     assert "ter2" not in str(error)
 
 
