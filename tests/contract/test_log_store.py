@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,11 +14,14 @@ from lakebed.kernel.file_store import FileLogStore
 from lakebed.kernel.object_store import ObjectLogStore
 from lakebed.kernel.oxia_store import OxiaLogStore
 from lakebed.kernel.store import LogStore
-from lakebed.objects import LocalStore, MemoryStore, ObjectStore, OxiaClient
+from lakebed.objects import LocalStore, MemoryStore, ObjectStore, OxiaClient, StoreOptions, open_store
 from tests.contract.check_log_store import CHECKS, Check, Make
-from tests.services.oxia import OxiaServer
 
-pytest_plugins = ["tests.services.oxia"]
+if TYPE_CHECKING:
+    from tests.services.oxia import OxiaServer
+    from tests.services.s3 import S3Server
+
+pytest_plugins = ["tests.services.oxia", "tests.services.s3"]
 
 POLL_S = 0.05
 
@@ -53,22 +57,42 @@ async def test_local_object_log_store_keeps_the_contract(check: Check, opened: l
 
 @pytest.mark.services
 @every_check
-async def test_oxia_log_store_keeps_the_contract(
-    check: Check, opened: list[LogStore], oxia_server: OxiaServer, tmp_path: Path
+async def test_s3_object_log_store_keeps_the_contract(check: Check, opened: list[LogStore], seaweed: S3Server) -> None:
+    options = StoreOptions(
+        endpoint=seaweed.endpoint, region=seaweed.region, access_key=seaweed.access_key, secret_key=seaweed.secret_key
+    )
+    bucket = open_store(f"s3://{seaweed.bucket}/{uuid.uuid4().hex}", options)
+    await check(_in_objects(bucket, opened))
+    await bucket.close()
+
+
+@pytest.mark.services
+@every_check
+async def test_oxia_log_store_keeps_the_contract(check: Check, opened: list[LogStore], oxia_server: OxiaServer) -> None:
+    await _check_oxia(check, opened, oxia_server.address)
+
+
+@pytest.mark.services
+@every_check
+async def test_oxia_log_store_keeps_the_contract_on_several_shards(
+    check: Check, opened: list[LogStore], sharded_oxia_server: OxiaServer
 ) -> None:
-    client = OxiaClient(oxia_server.address, clock=SystemClock())
-    another = OxiaClient(oxia_server.address, clock=SystemClock())
-    root, objects = uuid.uuid4().hex, LocalStore(tmp_path)
+    await _check_oxia(check, opened, sharded_oxia_server.address)
+
+
+async def _check_oxia(check: Check, opened: list[LogStore], address: str) -> None:
+    clients = [OxiaClient(address, clock=SystemClock()) for _ in range(2)]
+    root, objects = uuid.uuid4().hex, MemoryStore()
 
     async def make(name: str) -> LogStore:
-        chosen = (client, another)[len(opened) % 2]  # two clients, as two processes would have
-        return _remember(opened, OxiaLogStore(chosen, objects, name, log=f"{root}/{name}"))
+        client = clients[len(opened) % 2]  # two clients, as two processes would have
+        return _remember(opened, OxiaLogStore(client, objects, name, log=f"{root}/{name}"))
 
     try:
         await check(make)
     finally:
-        await client.close()
-        await another.close()
+        for client in clients:
+            await client.close()
 
 
 def _in_objects(objects: ObjectStore, opened: list[LogStore]) -> Make:

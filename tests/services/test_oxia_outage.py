@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,7 +14,11 @@ from lakebed.errors import Ambiguous, Exists, Unavailable
 from lakebed.kernel.oxia_store import OxiaLogStore
 from lakebed.kernel.store import NO_VERSION, Version
 from lakebed.objects import MemoryStore, OxiaClient
-from tests.services.oxia import OxiaServer
+
+if TYPE_CHECKING:
+    from tests.services.oxia import OxiaServer
+
+pytest_plugins = ["tests.services.oxia"]
 
 pytestmark = pytest.mark.services
 
@@ -24,11 +28,8 @@ NEVER_S = 600.0
 
 
 @pytest.fixture
-def server(oxia_binary: Path, tmp_path: Path) -> Iterator[OxiaServer]:
-    """A server of this test's own, to be hurt."""
-    server = OxiaServer(oxia_binary, tmp_path / "oxia")
-    yield server
-    server.kill()
+def server(own_oxia_server: OxiaServer) -> OxiaServer:
+    return own_oxia_server
 
 
 @pytest.fixture
@@ -136,6 +137,6 @@ async def _follow(store: OxiaLogStore) -> None:
         await store.wait(Version(10**6), 0.2)
 
 
-async def _until(condition) -> None:  # type: ignore[no-untyped-def]
+async def _until(condition: Callable[[], bool]) -> None:
     while not condition():
         await asyncio.sleep(0.01)
