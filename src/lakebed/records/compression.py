@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 import threading
+from typing import Any
 
 import cramjam
 import lz4.frame  # type: ignore[import-untyped]
@@ -26,7 +27,8 @@ _XERIAL_BLOCK_BYTES = 32 << 10
 _GZIP_WINDOW = 31
 _FIRST_GUESS_BYTES = 256 << 10
 
-_FAILURES = (cramjam.DecompressionError, isal_zlib.IsalError, struct.error)
+# isal declares its error as an instance, not a class.
+_FAILURES: tuple[Any, ...] = (cramjam.DecompressionError, isal_zlib.IsalError, struct.error)
 
 _local = threading.local()
 

@@ -14,7 +14,6 @@ import os
 import sys
 import zlib
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,15 +44,17 @@ CACHE_FOLDER = _cache_folder()
 if CACHE_FOLDER is not None and "numba" not in sys.modules:
     os.environ["NUMBA_CACHE_DIR"] = str(CACHE_FOLDER)
 
+import llvmlite.ir  # type: ignore[import-untyped]  # noqa: E402
+import numba.core.cgutils  # noqa: E402
+import numba.extending  # noqa: E402
+
 # Numba's own annotations do not describe what a kernel is; here it is untyped, and the kernels' own annotations speak.
-numba: Any = import_module("numba")
+_numba: Any = numba
+_ir: Any = llvmlite.ir
 types: Any = numba.types
-_cgutils: Any = import_module("numba.core.cgutils")
-_intrinsic: Any = import_module("numba.extending").intrinsic
-_ir: Any = import_module("llvmlite.ir")
 
 if CACHE_FOLDER is not None:  # also when another library was faster to import it
-    numba.config.CACHE_DIR = str(CACHE_FOLDER)
+    _numba.config.CACHE_DIR = str(CACHE_FOLDER)
 
 BYTES_IN = types.Array(types.uint8, 1, "C", readonly=True)
 INT32_IN = types.Array(types.int32, 1, "C", readonly=True)
@@ -69,7 +70,7 @@ def compiled(signature: Any) -> Callable[[F], F]:
 
     Kernels own no memory, and counting references to arrays that the caller holds made encoding twenty times slower.
     """
-    decorate: Callable[[F], F] = numba.njit(
+    decorate: Callable[[F], F] = _numba.njit(
         [signature], cache=CACHE_FOLDER is not None, nogil=True, error_model="numpy", _nrt=False
     )
     return decorate
@@ -77,7 +78,7 @@ def compiled(signature: Any) -> Callable[[F], F]:
 
 def inlined(function: F) -> F:
     """A piece of a kernel; it becomes part of every kernel that calls it."""
-    piece: F = numba.njit(forceinline=True, error_model="numpy", _nrt=False)(function)
+    piece: F = _numba.njit(forceinline=True, error_model="numpy", _nrt=False)(function)
     return piece
 
 
@@ -87,7 +88,7 @@ def _copy_any(typing_context: Any, target: Any, to: Any, source: Any, at: Any, c
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         into = _pointer(context, builder, signature.args[0], args[0], args[1])
         out_of = _pointer(context, builder, signature.args[2], args[2], args[3])
-        _cgutils.raw_memcpy(builder, into, out_of, args[4], 1)
+        _numba.core.cgutils.raw_memcpy(builder, into, out_of, args[4], 1)
         return context.get_dummy_value()
 
     return signature, generate
@@ -113,5 +114,5 @@ def _pointer(context: Any, builder: Any, kind: Any, value: Any, index: Any) -> A
 
 
 # Both are unchecked: target[to:to + count] = source[at:at + count], and the same for exactly 32 bytes in one vector.
-copy_any: Callable[..., None] = _intrinsic(_copy_any)
-copy_32: Callable[..., None] = _intrinsic(_copy_32)
+copy_any: Callable[..., None] = _numba.extending.intrinsic(_copy_any)
+copy_32: Callable[..., None] = _numba.extending.intrinsic(_copy_32)
