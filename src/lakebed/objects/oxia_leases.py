@@ -73,20 +73,24 @@ class OxiaLeases:
     async def renew(self, lease: Lease, data: Mapping[str, object] | None = None) -> None:
         """Extend the lease; `Fenced` when it is lost. After `Unavailable` it may be renewed again while it lives."""
         since_s = self._clock.boot_s()
-        old = lease._record
-        session_id = self._session(lease)
+        session_id = self._sessions.get(lease._record.nonce)
+        if session_id is None:
+            self._lose(lease)
         try:
             await self._client.keep_alive(self._held, session_id)
         except Unavailable:
-            await self._check_own(lease)
+            await self._reread(lease)
             raise
         # Only a write proves that the server which noted the heartbeat still leads: heartbeats are not replicated.
-        new = msgspec.structs.replace(old, renewals=old.renewals + 1, data=dict(old.data if data is None else data))
-        version = await self._put(lease.resource, new, int(lease._etag))
-        if version is None:
-            self._lose(lease)
-        else:
-            lease._renewed(new, ETag(str(version)), since_s)
+        for _ in range(_ATTEMPTS):
+            old = lease._record
+            new = msgspec.structs.replace(old, renewals=old.renewals + 1, data=dict(old.data if data is None else data))
+            version = await self._put(lease.resource, new, int(lease._etag))
+            if version is not None:
+                lease._renewed(new, ETag(str(version)), since_s)
+                return
+            await self._reread(lease)  # ours, if an earlier renewal landed after we had given it up
+        raise Unavailable(f"the lease on {lease.resource} could not be renewed for certain", "Renew again")
 
     async def release(self, lease: Lease) -> None:
         """Give it back, so that the next need not wait."""
@@ -162,16 +166,13 @@ class OxiaLeases:
         with suppress(Unavailable):  # it ends by itself when its time is over
             await self._client.close_session(self._held, session_id)
 
-    async def _check_own(self, lease: Lease) -> None:
+    async def _reread(self, lease: Lease) -> None:
+        """Know our record as it is; `Fenced` when it is not ours any more."""
         found = await self._look(lease.resource)
-        if found is None or _decode(found).nonce != lease._record.nonce:
+        record = None if found is None else _decode(found)
+        if found is None or record is None or record.nonce != lease._record.nonce:
             self._lose(lease)
-
-    def _session(self, lease: Lease) -> int:
-        session_id = self._sessions.get(lease._record.nonce)
-        if session_id is None:
-            self._lose(lease)
-        return session_id
+        lease._record, lease._etag = record, ETag(str(found.version_id))
 
     def _lose(self, lease: Lease) -> NoReturn:
         lease._end()
