@@ -132,7 +132,7 @@ def _load_message(key: int, name: str, kind: EntityType, load: typing.Callable[.
     return MessageDef(name=versions[max(versions)].name, versions=versions)
 
 
-def _load_entity(cls: type) -> EntityDef:
+def _load_entity(cls: typing.Any) -> EntityDef:
     return EntityDef(cls.__name__, bool(cls.__flexible__), tuple(_load_field(f) for f in fields(cls)))
 
 
@@ -191,8 +191,12 @@ def _as_on_the_wire(given: object) -> object:
             return round(given.timestamp() * 1000)
         case uuid.UUID():
             return given.bytes
-        case int() | float() | str() | bytes():
-            for plain in (int, float, str, bytes):
-                if isinstance(given, plain):
-                    return plain(given)
+        case int():
+            return int(given)
+        case float():
+            return float(given)
+        case str():
+            return str(given)
+        case bytes():
+            return bytes(given)
     raise TypeError(f"no wire value for the default {given!r}")
