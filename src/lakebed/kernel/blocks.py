@@ -6,6 +6,7 @@ shares one remembers how many entries of it are his, and copies it when another 
 
 from __future__ import annotations
 
+import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from lakebed.errors import Invalid
+from lakebed.kernel.operations import Add
 
 BLOCK_MAX = 512
 FILE_TYPES = ("wal", "parquet", "quarantine")
@@ -34,6 +36,35 @@ class IndexEntry(NamedTuple):
     timestamp_max: int
     version: int
     batches: str
+
+
+class AppendedColumns:
+    """Entries on their way into blocks, as columns; `KeyError` or `OverflowError` when one does not fit."""
+
+    __slots__ = (
+        "batches",
+        "cumulative",
+        "ends",
+        "maxima",
+        "minima",
+        "positions",
+        "segments",
+        "sizes",
+        "types",
+        "versions",
+    )
+
+    def __init__(self, adds: Sequence[Add], ends: list[int], versions: Sequence[int]) -> None:
+        self.ends = array("q", ends)
+        self.segments = [sys.intern(add.segment) for add in adds]
+        self.positions = array("I", [add.position for add in adds])
+        self.sizes = array("I", [add.size for add in adds])
+        self.types = bytes([_TYPE_CODES[add.file_type] for add in adds])
+        self.cumulative = array("q", [add.cumulative_size for add in adds])
+        self.minima = array("q", [add.timestamp_min for add in adds])
+        self.maxima = array("q", [add.timestamp_max for add in adds])
+        self.versions = array("q", versions)
+        self.batches = [add.batches for add in adds]
 
 
 class Block:
@@ -86,6 +117,21 @@ class Block:
         self._versions.append(entry.version)
         self.segments.append(entry.segment)
         self.ends.append(entry.offset_end)
+
+    def extend(self, more: AppendedColumns, start: int, end: int) -> None:
+        """Add the entries [start, end) of `more`, the first of which starts where the last one here ended."""
+        for piece in more.batches[start:end]:
+            self._batches += piece.encode("ascii")
+            self._batch_ends.append(len(self._batches))
+        self._positions += more.positions[start:end]
+        self._sizes += more.sizes[start:end]
+        self._types += more.types[start:end]
+        self._cumulative += more.cumulative[start:end]
+        self._timestamps_min += more.minima[start:end]
+        self._timestamps_max += more.maxima[start:end]
+        self._versions += more.versions[start:end]
+        self.segments += more.segments[start:end]
+        self.ends += more.ends[start:end]
 
     def entry(self, at: int) -> IndexEntry:
         batch_start = self._batch_ends[at - 1] if at else 0

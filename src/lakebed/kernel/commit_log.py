@@ -12,7 +12,6 @@ from lakebed.errors import Exists, Invalid, NotFound, Unavailable
 from lakebed.kernel.bundle import BUNDLE_SIZE
 from lakebed.kernel.cleanup import CleanUp, clean_up
 from lakebed.kernel.committer import Committer
-from lakebed.kernel.documents import commit_name
 from lakebed.kernel.group import next_timestamp
 from lakebed.kernel.head import Head
 from lakebed.kernel.history import version_at
@@ -150,7 +149,7 @@ class CommitLog:
             bodies = await store.read_many(Version(after + 1), min(end - after, BUNDLE_SIZE)) if end > after else []
             for body in bodies:
                 after = Version(after + 1)
-                yield codec.decode(body, after, f"{store.name}/{commit_name(after)}")
+                yield codec.decode(body, after, store.name)
 
     async def checkpoint(self) -> Version:
         """Write a checkpoint of the newest state now."""

@@ -5,24 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from lakebed.errors import Ambiguous, Exists, Unavailable
 from lakebed.kernel.documents import Documents, commit_name, is_commit_name
 from lakebed.kernel.inotify import drain, watch_folder
 from lakebed.kernel.store import Version
+from lakebed.kernel.worker import Worker
 from lakebed.objects import Files, ObjectStore
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 _SLOW_POLL_S = 1.0
 """Between looks when the folder cannot be watched, and as a net below inotify when it can."""
-
-_THREADS = 2
-"""One creates while one reads."""
 
 
 class FileLogStore(Documents):
@@ -33,29 +29,30 @@ class FileLogStore(Documents):
         self.name = str(root / self.prefix)
         self._folder = root / self.prefix
         self._files = files or Files(root)
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="log")
+        self._writer = Worker("log writer")
+        self._reader = Worker("log reader")
         self._watched: int | None = None
         self._news = asyncio.Event()
         self._made = False
 
     async def create(self, version: Version, body: bytes) -> None:
-        await self._in_thread(self._create, version, body)
+        await self._done(self._writer, self._create, version, body)
 
     async def read(self, version: Version) -> bytes | None:
         found = await self.read_many(version, 1)
         return found[0] if found else None
 
     async def read_many(self, first: Version, count: int) -> list[bytes]:
-        return await self._in_thread(self._read_many, first, count)
+        return await self._done(self._reader, self._read_many, first, count)
 
     async def versions(self, after: Version) -> list[Version]:
-        return await self._in_thread(self._versions, after)
+        return await self._done(self._reader, self._versions, after)
 
     async def delete_commits(self, below: Version) -> int:
-        return await self._in_thread(self._delete_commits, below)
+        return await self._done(self._reader, self._delete_commits, below)
 
     async def documents(self) -> list[str]:
-        return await self._in_thread(self._documents)
+        return await self._done(self._reader, self._documents)
 
     async def wait(self, version: Version, timeout_s: float) -> None:
         self._start_watching()
@@ -72,12 +69,12 @@ class FileLogStore(Documents):
             asyncio.get_running_loop().remove_reader(self._watched)
             os.close(self._watched)
             self._watched = None
-        self._threads.shutdown(wait=True)
+        self._writer.stop()
+        self._reader.stop()
 
-    async def _in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        assert not kwargs
+    async def _done(self, worker: Worker, work: Callable[..., T], *args: Any) -> T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
+            return await worker.call(work, *args)
         except OSError as error:
             raise Unavailable(f"{self.name}: {error}", "Check that the disk is there, writable and not full") from error
 

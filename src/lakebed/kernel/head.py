@@ -14,7 +14,7 @@ from lakebed.kernel.bundle import BUNDLE_SIZE
 from lakebed.kernel.identity import Identity, floor_of, identity_of
 from lakebed.kernel.metrics import LogMetrics
 from lakebed.kernel.parts import Registry
-from lakebed.kernel.replay import Loaded, load, replay_body
+from lakebed.kernel.replay import Loaded, load, replay_run
 from lakebed.kernel.state import Draft, Snapshot
 from lakebed.kernel.store import LogStore, Version
 
@@ -89,11 +89,11 @@ class Head:
         if not bodies:
             return
         with self.metrics.replaying():
-            draft, first, timestamp = Draft(self.snapshot, self.registry), self.next, ""
-            for at, body in enumerate(bodies):
-                timestamp, hint = replay_body(draft, body, Version(first + at), self.store, self.registry)
-                self._count_tail(Version(first + at), len(body), hint)
-            self._move(draft.freeze(Version(first + len(bodies) - 1), timestamp))
+            draft, first = Draft(self.snapshot, self.registry), self.next
+            commits = replay_run(draft, bodies, first, self.store, self.registry)
+            for commit, body in zip(commits, bodies, strict=True):
+                self._count_tail(Version(commit.version), len(body), commit.checkpoint_hint)
+            self._move(draft.freeze(Version(commits[-1].version), commits[-1].timestamp))
 
     def _adopt(self, loaded: Loaded, began_s: float) -> None:
         self.hinted = loaded.hinted

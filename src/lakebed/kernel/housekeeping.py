@@ -21,6 +21,8 @@ from lakebed.observe import Logger
 _JOBS_MAX = 16
 _HEADER_BYTES = 512
 _POINTER_TRIES = 20
+_STRETCH = 8
+"""A log of n commits is checkpointed every n/8 at most, up to a bundle apart: a small state that changes fast costs little."""
 
 Job = Callable[[], Awaitable[None]]
 
@@ -42,7 +44,8 @@ class Housekeeping:
     def wants_checkpoint(self) -> bool:
         """Whether the next commit should be checkpointed: enough commits, and enough of their bytes to pay for it."""
         head = self._head
-        if self._checkpointing or head.next - head.hinted < self._settings.checkpoint_every:
+        apart = max(self._settings.checkpoint_every, min(BUNDLE_SIZE, head.next // _STRETCH))
+        if self._checkpointing or head.next - head.hinted < apart:
             return False
         return head.tail_bytes >= head.snapshot.weight_bytes * self._size_ratio + _HEADER_BYTES
 

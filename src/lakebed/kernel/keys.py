@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -53,24 +53,21 @@ class Keys:
 class KeysDraft:
     """The next version of the keys: the base and what has changed."""
 
-    __slots__ = ("_base", "_changes", "_weight_bytes")
+    __slots__ = ("_base", "_changes")
 
     def __init__(self, base: Keys) -> None:
         self._base = base
         self._changes: dict[str, Entry | Absent] = {}
-        self._weight_bytes = base.weight_bytes
 
     def apply(self, operation: Operation, version: int) -> None:
         if isinstance(operation, Put):
-            old, key = self.get(operation.key), operation.key
-            value = bytes(operation.value)
-            self._weight_bytes += len(value) - len(old.value) if old else len(value) + len(key) + _OVERHEAD_BYTES
-            self._changes[key] = Entry(value, Version(version))
+            self._changes[operation.key] = Entry(bytes(operation.value), Version(version))
         elif isinstance(operation, Delete):
-            old = self.get(operation.key)
-            if old is not None:
-                self._weight_bytes -= len(old.value) + len(operation.key) + _OVERHEAD_BYTES
-                self._changes[operation.key] = ABSENT
+            self._changes[operation.key] = ABSENT
+
+    def apply_run(self, run: Sequence[tuple[Operation, int]]) -> None:
+        for operation, version in run:
+            self.apply(operation, version)
 
     def get(self, key: str) -> Entry | None:
         changed = self._changes.get(key)
@@ -90,7 +87,13 @@ class KeysDraft:
         """Keys have nothing to hold between them."""
 
     def freeze(self) -> Keys:
-        return Keys(self._base.map.merged(self._changes), self._weight_bytes)
+        if not self._changes:
+            return self._base
+        old = self._base.map
+        weight_bytes = self._base.weight_bytes
+        for key, entry in self._changes.items():
+            weight_bytes += _weight_bytes(key, entry) - _weight_bytes(key, old.get(key))
+        return Keys(old.merged(self._changes), weight_bytes)
 
 
 class KeysPart:
@@ -117,3 +120,7 @@ class KeysPart:
                 entries.append(Entry(value, Version(version)))
                 weight_bytes += len(value) + len(key) + _OVERHEAD_BYTES
         return Keys(SortedMap.build(keys, entries), weight_bytes)
+
+
+def _weight_bytes(key: str, entry: Entry | Absent | None) -> int:
+    return len(entry.value) + len(key) + _OVERHEAD_BYTES if isinstance(entry, Entry) else 0

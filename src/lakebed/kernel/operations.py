@@ -96,15 +96,16 @@ class Codec:
     def encode(self, commit: Commit) -> bytes:
         return self._encoder.encode(commit)
 
-    def decode(self, body: bytes, version: Version, name: str) -> Commit:
-        """The commit that must stand at `version`; `name` is its file in messages."""
+    def decode(self, body: bytes, version: Version, log: str) -> Commit:
+        """The commit that must stand at `version` of `log`."""
         try:
             commit = self._decoder.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise self._refusal(body, name, error) from error
+            raise self._refusal(body, _file(log, version), error) from error
         if commit.version != version:
             raise Corrupt(
-                f"{name} says it is version {commit.version}, not {version}", "Restore the file from a copy of the log"
+                f"{_file(log, version)} says it is version {commit.version}, not {version}",
+                "Restore the file from a copy of the log",
             )
         return commit
 
@@ -127,6 +128,10 @@ class Codec:
         except (msgspec.DecodeError, UnicodeDecodeError, TypeError, KeyError):
             return set()
         return {str(kind) for kind in kinds - self._tags}
+
+
+def _file(log: str, version: int) -> str:
+    return f"{log}/{version:020d}.json"
 
 
 def txn_id_of(body: bytes) -> str | None:

@@ -33,6 +33,10 @@ class PartDraft(Protocol):
         """Take one operation of the commit `version`; `Invalid` when it does not fit the state."""
         ...
 
+    def apply_run(self, run: Sequence[tuple[Any, int]]) -> None:
+        """Take the operations, each with its version, of many whole commits; the same as one by one, but faster."""
+        ...
+
     def finish(self) -> None:
         """A transaction ends here: check what must hold between transactions."""
         ...

@@ -6,7 +6,7 @@ A torn or missing checkpoint only makes this slower. A missing or damaged commit
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
@@ -15,6 +15,7 @@ from lakebed.kernel.bundle import BUNDLE_SIZE, bundle_name, decode_bundle
 from lakebed.kernel.checkpoint import POINTER, Pointer, checkpoint_version, decode_checkpoint
 from lakebed.kernel.documents import commit_name
 from lakebed.kernel.identity import identity_of
+from lakebed.kernel.operations import Commit
 from lakebed.kernel.parts import Registry
 from lakebed.kernel.state import Draft, Snapshot
 from lakebed.kernel.store import LogStore, Version
@@ -39,17 +40,22 @@ async def load(store: LogStore, registry: Registry, upto: Version | None = None)
     return await _Loader(store, registry, upto).load()
 
 
-def replay_body(draft: Draft, body: bytes, version: Version, store: LogStore, registry: Registry) -> tuple[str, bool]:
-    """Apply one commit; its timestamp and checkpoint hint."""
-    name = f"{store.name}/{commit_name(version)}"
-    commit = registry.codec.decode(body, version, name)
+def replay_run(
+    draft: Draft, bodies: Sequence[bytes], first: Version, store: LogStore, registry: Registry
+) -> list[Commit]:
+    """Apply consecutive commits from `first` on, and give them back."""
+    decode, name = registry.codec.decode, store.name
+    commits = [decode(body, Version(first + at), name) for at, body in enumerate(bodies)]
     try:
-        draft.replay(commit)
+        draft.replay(commits)
     except Invalid as error:
+        files = f"{store.name}/{commit_name(first)}" + (
+            f" … {commit_name(first + len(bodies) - 1)}" if len(bodies) > 1 else ""
+        )
         raise Corrupt(
-            f"{name} does not follow from the commits before it: {error.problem}", "Restore it from a copy"
+            f"{files} do not follow from the commits before: {error.problem}", "Restore them from a copy"
         ) from error
-    return commit.timestamp, commit.checkpoint_hint
+    return commits
 
 
 class _Loader:
@@ -69,11 +75,9 @@ class _Loader:
         last, timestamp = base.version, base.timestamp
         self._hinted = Version(max(0, base.version))
         async for first, bodies in self._tail(Version(base.version + 1)):
-            for at, body in enumerate(bodies):
-                last = Version(first + at)
-                timestamp, hint = replay_body(draft, body, last, self._store, self._registry)
-                self._hinted = last if hint else self._hinted
-                self._tail_bytes = 0 if hint else self._tail_bytes + len(body)
+            commits = replay_run(draft, bodies, first, self._store, self._registry)
+            last, timestamp = Version(first + len(bodies) - 1), commits[-1].timestamp
+            self._count_tail(commits, bodies)
         if last < 0:
             return None
         snapshot = draft.freeze(last, timestamp) if last > base.version else base
@@ -87,6 +91,14 @@ class _Loader:
             tuple(self._unbundled),
             tuple(self._damaged),
         )
+
+    def _count_tail(self, commits: list[Commit], bodies: list[bytes]) -> None:
+        since = 0
+        for at in range(len(commits) - 1, -1, -1):
+            if commits[at].checkpoint_hint:
+                self._hinted, self._tail_bytes, since = Version(commits[at].version), 0, at + 1
+                break
+        self._tail_bytes += sum(map(len, bodies[since:]))
 
     async def _base(self) -> Snapshot:
         if self._upto is None:

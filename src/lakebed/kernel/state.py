@@ -6,7 +6,7 @@ been written yet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from lakebed.kernel.keys import Entry, Keys, KeysDraft, KeysPart
@@ -86,10 +86,11 @@ class Snapshot:
 class Draft:
     """The next version of the state, being written."""
 
-    __slots__ = ("_drafts", "_keys", "_routes", "_streams", "base")
+    __slots__ = ("_drafts", "_keys", "_registry", "_routes", "_streams", "base")
 
     def __init__(self, base: Snapshot, registry: Registry) -> None:
         self.base = base
+        self._registry = registry
         self._drafts: dict[str, PartDraft] = {
             name: part.draft(base.parts[name]) for name, part in registry.parts.items()
         }
@@ -129,16 +130,18 @@ class Draft:
                 apply(operation, version)
         self.finish()
 
-    def replay(self, commit: Commit) -> None:
-        """Take a whole commit, transaction by transaction."""
-        routes, version, txn = self._routes, commit.version, ""
-        for operation in commit.operations:
-            if operation.txn != txn:
-                self.finish()
-                txn = operation.txn
-            for apply in routes[type(operation)]:
-                apply(operation, version)
-        self.finish()
+    def replay(self, commits: Sequence[Commit]) -> None:
+        """Take whole commits. Parts do not look at each other, so each gets its operations of all of them at once."""
+        runs: dict[str, list[tuple[Operation, int]]] = {name: [] for name in self._drafts}
+        takers = {kind: [runs[name].append for name in names] for kind, names in self._registry.routes.items()}
+        for commit in commits:
+            version = commit.version
+            for operation in commit.operations:
+                for take in takers[type(operation)]:
+                    take((operation, version))
+        for name, draft in self._drafts.items():
+            draft.apply_run(runs[name])
+            draft.finish()
 
     def finish(self) -> None:
         for draft in self._drafts.values():

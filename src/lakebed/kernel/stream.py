@@ -6,10 +6,12 @@ Invariant: entries meet without gap or overlap from `start` to `end`; `end` neve
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from operator import ge
 
 from lakebed.errors import Invalid
-from lakebed.kernel.blocks import BLOCK_MAX, Block, IndexEntry
+from lakebed.kernel.blocks import BLOCK_MAX, AppendedColumns, Block, IndexEntry
+from lakebed.kernel.operations import Add
 from lakebed.kernel.store import NO_VERSION, Version
 
 
@@ -92,6 +94,20 @@ class StreamDraft:
         self._inserted.append(entry)
         return False
 
+    def extend(self, adds: Sequence[Add], versions: Sequence[int]) -> bool:
+        """Append many at once; False, and nothing done, when they do not simply follow the end and each other."""
+        stream = self._stream
+        ends = [add.offset_end for add in adds]
+        starts = [add.offset_start for add in adds]
+        if starts[0] != stream.end or starts[1:] != ends[:-1] or any(map(ge, starts, ends)):
+            return False
+        try:
+            columns = AppendedColumns(adds, ends, versions)
+        except (OverflowError, KeyError):
+            return False
+        self._stream = _extended(stream, columns)
+        return True
+
     def remove(self, offset_start: int, offset_end: int) -> None:
         """Take away the entries that make up the range; what it leaves open within must be added in the same transaction."""
         self._removed.append((offset_start, offset_end))
@@ -138,6 +154,23 @@ def _appended(stream: Stream, entry: IndexEntry) -> Stream:
         tail = tail.copy(count)
     tail.append(entry)
     return Stream(sealed, tail, count + 1, stream.start, entry.offset_end, stream.count + 1, stream.changed)
+
+
+def _extended(stream: Stream, columns: AppendedColumns) -> Stream:
+    sealed, tail, count = list(stream.sealed), stream.tail, stream.tail_count
+    if len(tail.ends) != count:
+        tail = tail.copy(count)
+    at, total = 0, len(columns.ends)
+    while at < total:
+        if len(tail.ends) == BLOCK_MAX:
+            sealed.append(tail.copy(BLOCK_MAX))
+            tail = Block(tail.ends[-1])
+        until = min(total, at + BLOCK_MAX - len(tail.ends))
+        tail.extend(columns, at, until)
+        at = until
+    return Stream(
+        tuple(sealed), tail, len(tail.ends), stream.start, tail.ends[-1], stream.count + total, stream.changed
+    )
 
 
 def _edited(stream: Stream, removed: list[tuple[int, int]], inserted: list[IndexEntry]) -> tuple[Stream, list[str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -72,6 +74,19 @@ class StreamsDraft:
             self._draft(operation.stream, version).remove(operation.offset_start, operation.offset_end)
             self._edited.add(operation.stream)
 
+    def apply_run(self, run: Sequence[tuple[Operation, int]]) -> None:
+        """Appends are gathered by stream; where anything is removed, order matters and they are taken one by one."""
+        appends: dict[int, tuple[list[Add], list[int]]] = {}
+        for operation, version in run:
+            if type(operation) is not Add:
+                self._one_by_one(run)
+                return
+            adds, versions = appends.setdefault(operation.stream, ([], []))
+            adds.append(operation)
+            versions.append(version)
+        for number, (adds, versions) in appends.items():
+            self._append_all(number, adds, versions)
+
     def get(self, stream: int) -> Stream | None:
         draft = self._changed.get(stream)
         return self._base.get(stream) if draft is None else draft.view()
@@ -100,7 +115,7 @@ class StreamsDraft:
         entry = IndexEntry(
             operation.offset_start,
             operation.offset_end,
-            operation.segment,
+            sys.intern(operation.segment),
             operation.position,
             operation.size,
             operation.file_type,
@@ -118,6 +133,22 @@ class StreamsDraft:
             raise Invalid(f"stream {operation.stream}: {error.problem}", error.remedy) from error
         self._count(operation.segment, 1)
         self._weight_bytes += _ENTRY_BYTES + len(operation.batches)
+
+    def _append_all(self, number: int, adds: list[Add], versions: list[int]) -> None:
+        if not self._draft(number, versions[-1]).extend(adds, versions):
+            self._one_by_one(list(zip(adds, versions, strict=True)))
+            return
+        for segment, count in Counter([add.segment for add in adds]).items():
+            self._count(segment, count)
+        self._weight_bytes += _ENTRY_BYTES * len(adds) + sum([len(add.batches) for add in adds])
+
+    def _one_by_one(self, run: Sequence[tuple[Operation, int]]) -> None:
+        transaction = None
+        for operation, version in run:
+            if transaction != (version, operation.txn):
+                self.finish()
+                transaction = (version, operation.txn)
+            self.apply(operation, version)
 
     def _draft(self, number: int, version: int) -> StreamDraft:
         draft = self._changed.get(number)
