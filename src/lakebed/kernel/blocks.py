@@ -11,6 +11,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from operator import add, sub
 from typing import NamedTuple
 
 from lakebed.errors import Invalid
@@ -152,6 +153,10 @@ class Block:
     def entries(self, count: int) -> Iterator[IndexEntry]:
         return map(self.entry, range(count))
 
+    def timestamp_max(self, count: int) -> int:
+        """The greatest timestamp of the first `count` entries; -1 when none has one."""
+        return max(self._timestamps_max[:count], default=-1)
+
     def find(self, offset: int, count: int) -> int:
         """The place of the entry that holds `offset`; `count` when none of the first `count` does."""
         return bisect_right(self.ends, offset, 0, count)
@@ -172,19 +177,20 @@ class Block:
         twin._batches = self._batches[: self._batch_ends[count - 1] if count else 0]
         return twin
 
-    def columns(self, count: int) -> list[Sequence[int]]:
-        """The integer columns for a checkpoint, growing ones as differences; segments and batches go apart."""
+    def columns(self, count: int) -> list[list[int]]:
+        """The integer columns for a checkpoint, growing ones as differences, constant ones as one value."""
         minima, maxima = self._timestamps_min[:count], self._timestamps_max[:count]
-        return [
+        columns: list[list[int]] = [
             _differences(self.ends[:count], self.start),
             self._positions[:count].tolist(),
             self._sizes[:count].tolist(),
             list(self._types[:count]),
             _differences(self._cumulative[:count], 0),
             _differences(minima, 0),
-            [high - low for low, high in zip(minima, maxima, strict=True)],
+            list(map(sub, maxima, minima)),
             _differences(self._versions[:count], 0),
         ]
+        return [column[:1] if column.count(column[0]) == count else column for column in columns]
 
     def batches(self, count: int) -> str:
         """The packed batches of the first `count` entries, joined by `,`; empty when there are none at all."""
@@ -192,18 +198,19 @@ class Block:
         return joined if joined.strip(",") else ""
 
     @classmethod
-    def from_columns(cls, start: int, columns: Sequence[Sequence[int]], segments: list[str], batches: str) -> Block:
+    def from_columns(cls, start: int, columns: list[list[int]], segments: list[str], batches: str) -> Block:
         """The block that `columns`, `segments` and `batches` describe."""
-        block = cls(start)
-        ends, positions, sizes, types, cumulative, minima, spans, versions = columns
-        block.ends = array("q", accumulate(ends, initial=start))[1:]
+        block, count = cls(start), len(segments)
+        whole = [column * count if len(column) == 1 else column for column in columns]
+        ends, positions, sizes, types, cumulative, minima, spans, versions = whole
+        block.ends = array("q", accumulate(ends[1:], initial=start + ends[0]))
         block.segments = segments
         block._positions, block._sizes, block._types = array("I", positions), array("I", sizes), bytearray(types)
         block._cumulative = array("q", accumulate(cumulative))
         block._timestamps_min = array("q", accumulate(minima))
-        block._timestamps_max = array("q", [low + span for low, span in zip(block._timestamps_min, spans, strict=True)])
+        block._timestamps_max = array("q", map(add, block._timestamps_min, spans))
         block._versions = array("q", accumulate(versions))
-        block._set_batches(batches, len(ends))
+        block._set_batches(batches, count)
         return block
 
     def _set_batches(self, batches: str, count: int) -> None:
@@ -215,10 +222,5 @@ class Block:
         self._batches = bytearray("".join(pieces).encode("ascii"))
 
 
-def _differences(column: Sequence[int], before: int) -> list[int]:
-    last = before
-    found = []
-    for value in column:
-        found.append(value - last)
-        last = value
-    return found
+def _differences(column: array[int], before: int) -> list[int]:
+    return [column[0] - before, *map(sub, column[1:], column)]

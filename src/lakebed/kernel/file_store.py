@@ -101,21 +101,23 @@ class FileLogStore(Documents):
         return bodies
 
     def _versions(self, after: Version) -> list[Version]:
-        names = (name for name in self._names() if is_commit_name(name))
-        return [version for version in (Version(int(name[:20])) for name in names) if version > after]
+        floor = commit_name(after) if after >= 0 else ""
+        return sorted(Version(int(name[:20])) for name in self._names() if name > floor and is_commit_name(name))
 
     def _delete_commits(self, below: Version) -> int:
-        gone = [name for name in self._names() if is_commit_name(name) and int(name[:20]) < below]
+        ceiling = commit_name(below)
+        gone = [name for name in self._names() if name < ceiling and is_commit_name(name)]
         for name in gone:
             self._files.unlink(self._folder / name)
         return len(gone)
 
     def _documents(self) -> list[str]:
-        return [name for name in self._names() if not is_commit_name(name)]
+        return sorted(name for name in self._names() if not name.startswith(".") and not is_commit_name(name))
 
     def _names(self) -> list[str]:
+        """All names, in no order: sorting a folder of many commits costs more than reading it."""
         try:
-            return self._files.names(self._folder)
+            return os.listdir(self._folder)
         except FileNotFoundError:
             return []
 

@@ -213,7 +213,7 @@ class _Head(msgspec.Struct, tag="stream"):
 class _Columns(msgspec.Struct, tag="block"):
     stream: int
     start: int
-    columns: Sequence[Sequence[int]]
+    columns: list[list[int]]
     segments: list[int]
     batches: str
 
