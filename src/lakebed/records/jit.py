@@ -31,7 +31,9 @@ def _cache_folder() -> Path | None:
         home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         folder = Path(home) / "lakebed" / "numba"
     sources = (here, *sorted(here.parent.glob("*kernel*.py")))
-    folder /= f"{zlib.crc32(b''.join(source.read_bytes() for source in sources)):08x}"
+    state = f"{zlib.crc32(b''.join(source.read_bytes() for source in sources)):08x}"
+    if folder.name != state:  # a parent process may have named it already
+        folder /= state
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         owned = named is not None or folder.stat().st_uid == os.geteuid()

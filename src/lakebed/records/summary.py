@@ -6,7 +6,8 @@ Layout, before base64 (standard alphabet, no padding):
 
     byte 0      format, 1
     varint      n, the number of batches, at least 1
-    bytes 2     mask, little endian: bit i is set when column i follows; an absent column is all zeros
+    bytes 2     mask, little endian: bit i is set when column i follows; an absent column is all zeros. Bit 1 is always set,
+                so that n cannot exceed the bytes that follow
     columns     in the order below, each n varints
 
 Varints are unsigned LEB128. A value that may be negative is folded first (0, -1, 1, -2 … become 0, 1, 2, 3 …). "Previous" is the
@@ -36,6 +37,7 @@ from lakebed.records.batch import NO_PRODUCER, BatchHeader
 FORMAT = 1
 BATCHES_MAX = 1 << 20
 _COLUMNS = 9
+_ALWAYS = 1 << 1
 _VARINT_BYTES_MAX = 10
 
 
@@ -78,10 +80,10 @@ def pack_summaries(summaries: Sequence[BatchSummary]) -> str:
     columns = tuple(zip(*_fold(summaries), strict=True))
     out = bytearray((FORMAT,))
     _append_varint(out, len(summaries))
-    mask = sum(1 << index for index, column in enumerate(columns) if any(column))
+    mask = _ALWAYS | sum(1 << index for index, column in enumerate(columns) if any(column))
     out += mask.to_bytes(2, "little")
-    for column in columns:
-        if any(column):
+    for index, column in enumerate(columns):
+        if mask >> index & 1:
             for value in column:
                 if value < 128:
                     out.append(value)
@@ -101,7 +103,9 @@ def unpack_summaries(packed: str) -> list[BatchSummary]:
     count, at = _read_varint(data, 1)
     mask = int.from_bytes(data[at : at + 2], "little")
     at += 2
-    if not 1 <= count <= BATCHES_MAX or mask >> _COLUMNS or at > len(data) or mask.bit_count() * count > len(data) - at:
+    if mask >> _COLUMNS or not mask & _ALWAYS or not 1 <= count <= BATCHES_MAX:
+        raise _corrupt("unknown columns")
+    if mask.bit_count() * count > len(data) - at:
         raise _corrupt("impossible count")
     zeros = [0] * count
     columns = []
