@@ -18,6 +18,8 @@ from lakebed.cli.output import Output
 from lakebed.errors import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, LakebedError
 
 COMMANDS = {
+    "demo": "See a commit log at work, in a scratch folder.",
+    "log": "Look inside a commit log.",
     "config": "Look at the configuration.",
 }
 

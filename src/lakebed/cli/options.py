@@ -57,7 +57,7 @@ def common_options(body: Callable[..., Any]) -> Callable[..., Any]:
     def called(output: Output, /, root: str | None, config: Path | None, **rest: Any) -> Any:
         return body(Call(output, root, config), **rest)
 
-    for option in (_json_option, _config_option, _root_option):
+    for option in (json_option, _config_option, _root_option):
         called = option(called)
     return called
 
@@ -74,5 +74,5 @@ _config_option = click.option(
     type=click.Path(path_type=Path, dir_okay=False),
     help="Configuration file.  [default: LAKEBED_CONFIG or ./lakebed.yaml, where there is one]",
 )
-_json_option = click.option("--json", is_flag=True, expose_value=False, help="Answer in JSON.")
+json_option = click.option("--json", is_flag=True, expose_value=False, help="Answer in JSON.")
 """`Output` knows of it before the line is parsed, so that mistakes in the line are told in JSON too."""
