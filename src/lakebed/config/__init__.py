@@ -14,6 +14,8 @@ from lakebed.config.settings import (
     LogStoreSettings,
     ObjectSettings,
     Settings,
+    StreamSettings,
+    WalSettings,
 )
 from lakebed.config.values import Address, ByteCount, Seconds, Secret
 
@@ -32,6 +34,8 @@ __all__ = [
     "Seconds",
     "Secret",
     "Settings",
+    "StreamSettings",
+    "WalSettings",
     "default_file_text",
     "effective_json",
     "effective_text",

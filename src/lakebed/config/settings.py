@@ -47,6 +47,57 @@ class KernelSettings(Struct, frozen=True, kw_only=True):
     ] = field(name="poll_interval", default=Seconds(0.25))
 
 
+class WalSettings(Struct, frozen=True, kw_only=True):
+    """Write-ahead objects: how records are gathered, cached and collected"""
+
+    flush_bytes: Annotated[
+        ByteCount, Meta(ge=1000, le=256_000_000, description="A flush begins at once when so many bytes wait")
+    ] = ByteCount(8_000_000)
+    flush_linger_s: Annotated[
+        Seconds | None,
+        Meta(
+            ge=0, le=10, description="How long a flush waits for company; unset, 0 for a folder and 50ms for a bucket"
+        ),
+    ] = field(name="flush_linger", default=None)
+    puts_in_flight: Annotated[
+        int, Meta(ge=1, le=64, description="At most so many objects of one domain are being written at once")
+    ] = 4
+    put_timeout_s: Annotated[
+        Seconds,
+        Meta(ge=0.1, le=3600, description="After so long a flush is given up and its producers are told to retry"),
+    ] = field(name="put_timeout", default=Seconds(30))
+    buffer_bytes: Annotated[
+        ByteCount, Meta(ge=1_000_000, description="Unacknowledged bytes held before sockets are no longer read")
+    ] = ByteCount(64_000_000)
+    tail_cache_bytes: Annotated[
+        ByteCount, Meta(ge=0, description="Just-flushed bytes kept for consumers at the end of their streams")
+    ] = ByteCount(64_000_000)
+    range_cache_bytes: Annotated[
+        ByteCount, Meta(ge=0, description="Bytes read from write-ahead objects kept for the next consumer")
+    ] = ByteCount(64_000_000)
+    orphan_ttl_s: Annotated[
+        Seconds, Meta(ge=60, description="An object that no commit names is deleted when it is so old")
+    ] = field(name="orphan_ttl", default=Seconds(_DAY))
+    gc_grace_s: Annotated[
+        Seconds, Meta(ge=1, description="An object that is no longer named is deleted after so long")
+    ] = field(name="gc_grace", default=Seconds(600))
+
+
+class StreamSettings(Struct, frozen=True, kw_only=True):
+    """Topics and their streams"""
+
+    producer_expiry_s: Annotated[
+        Seconds, Meta(ge=60, description="An idempotent producer that is silent for so long is forgotten")
+    ] = field(name="producer_expiry", default=Seconds(_DAY))
+    retention_interval_s: Annotated[
+        Seconds, Meta(ge=1, le=86_400, description="How often retention is looked after")
+    ] = field(name="retention_interval", default=Seconds(60))
+    topic_patience_s: Annotated[
+        Seconds,
+        Meta(ge=10, le=86_400, description="A creation or extension of a topic that takes longer is undone"),
+    ] = field(name="topic_patience", default=Seconds(600))
+
+
 class LogStoreSettings(Struct, frozen=True, kw_only=True):
     """Where the commit logs live"""
 
@@ -130,6 +181,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     ] = 1
     kernel: KernelSettings = KernelSettings()
     log_store: LogStoreSettings = LogStoreSettings()
+    wal: WalSettings = WalSettings()
+    streams: StreamSettings = StreamSettings()
     objects: ObjectSettings = ObjectSettings()
     leases: LeaseSettings = LeaseSettings()
     kafka: KafkaSettings = KafkaSettings()

@@ -11,15 +11,18 @@ from lakebed.kernel.object_store import ObjectLogStore
 from lakebed.kernel.operations import Add, Commit, Delete, Operation, Put, Remove
 from lakebed.kernel.parts import Frozen, Part, PartDraft, Registry
 from lakebed.kernel.results import CommitResult, Committed, Conflict, Decision, Unknown
+from lakebed.kernel.sortedmap import ABSENT, Absent, SortedMap
 from lakebed.kernel.state import KERNEL_PARTS, Snapshot, View
 from lakebed.kernel.store import NO_VERSION, LogStore, Version
 from lakebed.kernel.stream import Stream
 from lakebed.kernel.streams import StreamsPart
 
 __all__ = [
+    "ABSENT",
     "FILE_TYPES",
     "KERNEL_PARTS",
     "NO_VERSION",
+    "Absent",
     "Add",
     "CleanUp",
     "Commit",
@@ -45,6 +48,7 @@ __all__ = [
     "Registry",
     "Remove",
     "Snapshot",
+    "SortedMap",
     "Stream",
     "StreamsPart",
     "Unknown",
