@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Awaitable
 from datetime import datetime
+from functools import lru_cache
 from heapq import heappop, heappush
 from typing import Protocol, TypeVar
 
@@ -144,7 +145,12 @@ def birth_ms(identifier: uuid.UUID) -> int:
 def iso_timestamp(unix_ms: int) -> str:
     """`2026-11-15T06:20:31.125Z`."""
     seconds, millis = divmod(unix_ms, 1000)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{millis:03d}Z"
+    return f"{_to_the_second(seconds)}.{millis:03d}Z"
+
+
+@lru_cache(maxsize=16)
+def _to_the_second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 def unix_ms(timestamp: str) -> int:

@@ -106,6 +106,8 @@ class StreamsDraft:
 
     def freeze(self) -> Streams:
         self.finish()
+        if not self._changed:
+            return self._base
         streams: dict[int, Stream | Absent] = {
             number: draft.freeze(draft.changed) for number, draft in self._changed.items()
         }

@@ -43,16 +43,18 @@ class Worker:
             self._thread.join()
 
     def _run(self) -> None:
-        assert self._loop is not None
-        answer = self._loop.call_soon_threadsafe
         while job := self._jobs.get():
-            future, work, args = job
-            try:
-                result = work(*args)
-            except BaseException as error:  # noqa: BLE001 it belongs to whoever called
-                answer(_fail, future, error)
-            else:
-                answer(_succeed, future, result)
+            self._do(*job)
+            del job  # what it holds must not wait for the next one
+
+    def _do(self, future: asyncio.Future[Any], work: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        assert self._loop is not None
+        try:
+            result = work(*args)
+        except BaseException as error:  # noqa: BLE001 it belongs to whoever called
+            self._loop.call_soon_threadsafe(_fail, future, error)
+        else:
+            self._loop.call_soon_threadsafe(_succeed, future, result)
 
 
 def _succeed(future: asyncio.Future[T], result: T) -> None:
