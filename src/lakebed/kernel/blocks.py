@@ -178,19 +178,18 @@ class Block:
         return twin
 
     def columns(self, count: int) -> list[list[int]]:
-        """The integer columns for a checkpoint, growing ones as differences, constant ones as one value."""
+        """The integer columns for a checkpoint. Growing ones are a first value and differences; what is constant stands once."""
         minima, maxima = self._timestamps_min[:count], self._timestamps_max[:count]
-        columns: list[list[int]] = [
-            _differences(self.ends[:count], self.start),
-            self._positions[:count].tolist(),
-            self._sizes[:count].tolist(),
-            list(self._types[:count]),
-            _differences(self._cumulative[:count], 0),
-            _differences(minima, 0),
-            list(map(sub, maxima, minima)),
-            _differences(self._versions[:count], 0),
+        return [
+            _differences(self.ends[:count]),
+            _collapsed(self._positions[:count].tolist()),
+            _collapsed(self._sizes[:count].tolist()),
+            _collapsed(list(self._types[:count])),
+            _differences(self._cumulative[:count]),
+            _differences(minima),
+            _collapsed(list(map(sub, maxima, minima))),
+            _differences(self._versions[:count]),
         ]
-        return [column[:1] if column.count(column[0]) == count else column for column in columns]
 
     def batches(self, count: int) -> str:
         """The packed batches of the first `count` entries, joined by `,`; empty when there are none at all."""
@@ -201,15 +200,15 @@ class Block:
     def from_columns(cls, start: int, columns: list[list[int]], segments: list[str], batches: str) -> Block:
         """The block that `columns`, `segments` and `batches` describe."""
         block, count = cls(start), len(segments)
-        whole = [column * count if len(column) == 1 else column for column in columns]
-        ends, positions, sizes, types, cumulative, minima, spans, versions = whole
-        block.ends = array("q", accumulate(ends[1:], initial=start + ends[0]))
+        ends, positions, sizes, types, cumulative, minima, spans, versions = columns
+        block.ends = _summed(ends, count)
         block.segments = segments
-        block._positions, block._sizes, block._types = array("I", positions), array("I", sizes), bytearray(types)
-        block._cumulative = array("q", accumulate(cumulative))
-        block._timestamps_min = array("q", accumulate(minima))
-        block._timestamps_max = array("q", map(add, block._timestamps_min, spans))
-        block._versions = array("q", accumulate(versions))
+        block._positions, block._sizes = array("I", _expanded(positions, count)), array("I", _expanded(sizes, count))
+        block._types = bytearray(_expanded(types, count))
+        block._cumulative = _summed(cumulative, count)
+        block._timestamps_min = _summed(minima, count)
+        block._timestamps_max = array("q", map(add, block._timestamps_min, _expanded(spans, count)))
+        block._versions = _summed(versions, count)
         block._set_batches(batches, count)
         return block
 
@@ -222,5 +221,21 @@ class Block:
         self._batches = bytearray("".join(pieces).encode("ascii"))
 
 
-def _differences(column: array[int], before: int) -> list[int]:
-    return [column[0] - before, *map(sub, column[1:], column)]
+def _collapsed(column: list[int]) -> list[int]:
+    return column[:1] if column.count(column[0]) == len(column) else column
+
+
+def _expanded(column: list[int], count: int) -> list[int]:
+    return column * count if len(column) == 1 else column
+
+
+def _differences(column: array[int]) -> list[int]:
+    return [column[0], *_collapsed(list(map(sub, column[1:], column)))] if len(column) > 1 else column.tolist()
+
+
+def _summed(column: list[int], count: int) -> array[int]:
+    if len(column) == 2 and column[1]:
+        return array("q", range(column[0], column[0] + column[1] * count, column[1]))
+    if len(column) == 2:
+        return array("q", column[:1]) * count
+    return array("q", accumulate(column))

@@ -21,6 +21,9 @@ from lakebed.observe import Logger
 _JOBS_MAX = 16
 _HEADER_BYTES = 512
 _POINTER_TRIES = 20
+_RATIO_MIN, _MARGIN = 0.1, 1.1
+"""A checkpoint is taken to be a little larger, by weight, than the last one was."""
+
 _STRETCH = 8
 """A log of n commits is checkpointed every n/8 at most, up to a bundle apart: a small state that changes fast costs little."""
 
@@ -73,7 +76,7 @@ class Housekeeping:
                 raise Corrupt(f"{name} reads back different from what was written", "Check the disk or the bucket")
             await self._point(Pointer(snapshot.version, name, len(document)))
         self._head.metrics.checkpoint_bytes.inc(len(document))
-        self._size_ratio = max(1.0, len(document) / (snapshot.weight_bytes + _HEADER_BYTES))
+        self._size_ratio = max(_RATIO_MIN, _MARGIN * len(document) / (snapshot.weight_bytes + _HEADER_BYTES))
 
     async def close(self) -> None:
         """Finish what is queued, then stop."""

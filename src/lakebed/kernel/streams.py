@@ -81,9 +81,11 @@ class StreamsDraft:
             if type(operation) is not Add:
                 self._one_by_one(run)
                 return
-            adds, versions = appends.setdefault(operation.stream, ([], []))
-            adds.append(operation)
-            versions.append(version)
+            mine = appends.get(operation.stream)
+            if mine is None:
+                mine = appends[operation.stream] = ([], [])
+            mine[0].append(operation)
+            mine[1].append(version)
         for number, (adds, versions) in appends.items():
             self._append_all(number, adds, versions)
 
