@@ -71,7 +71,7 @@ def test_header_of_a_batch_is_read_without_its_records() -> None:
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 3, 11)
     assert (header.base_timestamp_ms, header.max_timestamp_ms) == (NOW_MS, NOW_MS + 4)
     assert (header.record_count, header.offset_count, header.codec_id) == (5, 5, 0)
-    assert not (header.is_control or header.is_transactional or header.is_log_append_time)
+    assert (header.is_control, header.is_transactional, header.is_log_append_time) == (False, False, False)
 
 
 def test_sound_payload_of_several_batches_is_accepted_in_order() -> None:
