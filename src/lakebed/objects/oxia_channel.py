@@ -5,6 +5,7 @@ Invariant: a write that fails once it may have been sent is `Ambiguous`, unless 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,9 +13,11 @@ from lakebed.clock import within
 from lakebed.errors import Ambiguous, Invalid, LakebedError, Unavailable
 
 RECORD_MAX_BYTES = 16 * 1024 * 1024
-"""The largest value we send. Oxia's write-ahead segments hold 64 MiB; one record should be a small part of that."""
+"""The largest value we send. A server's write-ahead segments hold 64 MiB, and one record that does not fit into a segment
+stops its shard from taking any write after it."""
 
 _MESSAGE_MAX_BYTES = 64 * 1024 * 1024
+_LOOK_FIRST = "Read back what was written before trying again"
 _SERVICE = "/io.streamnative.oxia.proto.OxiaClient/"
 _OPTIONS = [
     ("grpc.max_receive_message_length", _MESSAGE_MAX_BYTES),
@@ -65,6 +68,11 @@ class OxiaChannel:
             return await self._unary(method, request, answer)(request, timeout=timeout_s)
         except self._wire.aio.AioRpcError as failure:
             raise self._failed_read(method, failure) from failure
+        except self._wire.aio.UsageError as closed:
+            raise self._given_up() from closed
+        except asyncio.CancelledError as cut:
+            _pass_on_if_ours(cut)
+            raise self._given_up() from cut
 
     async def tell(self, method: str, request: Any, answer: str, timeout_s: float) -> Any:
         """One write; what fails now is `Ambiguous`."""
@@ -72,10 +80,18 @@ class OxiaChannel:
             return await self._unary(method, request, answer)(request, timeout=timeout_s)
         except self._wire.aio.AioRpcError as failure:
             raise self._failed_write(method, failure) from failure
+        except self._wire.aio.UsageError as closed:  # raised before anything is sent
+            raise self._given_up() from closed
+        except asyncio.CancelledError as cut:
+            _pass_on_if_ours(cut)
+            raise Ambiguous(f"{method} to Oxia at {self.address} was cut off", _LOOK_FIRST) from cut
 
     async def stream(self, method: str, request: Any, answer: str, timeout_s: float | None) -> AsyncIterator[Any]:
         """The messages of one answer, each at most `timeout_s` after the one before; None waits without a limit."""
-        call = self._streaming(method, request, answer)(request)
+        try:
+            call = self._streaming(method, request, answer)(request)
+        except self._wire.aio.UsageError as closed:
+            raise self._given_up() from closed
         try:
             while (message := await _within_or_ever(timeout_s, call.read())) is not self._wire.aio.EOF:
                 yield message
@@ -83,13 +99,19 @@ class OxiaChannel:
             raise self._failed_read(method, failure) from failure
         except TimeoutError as late:
             raise self._unavailable(f"{method} went silent for {timeout_s} s") from late
+        except asyncio.CancelledError as cut:
+            _pass_on_if_ours(cut)
+            raise self._given_up() from cut
         finally:
             call.cancel()
 
     async def ready(self) -> None:
         """Return when the connection stands; to be awaited before any call."""
-        if self._channel.get_state(try_to_connect=True) is not self._wire.grpc.ChannelConnectivity.READY:
-            await self._channel.channel_ready()
+        try:
+            if self._channel.get_state(try_to_connect=True) is not self._wire.grpc.ChannelConnectivity.READY:
+                await self._channel.channel_ready()
+        except self._wire.aio.UsageError as closed:
+            raise self._given_up() from closed
 
     async def close(self, grace_s: float | None = None) -> None:
         """Drop the connection; calls under way get `grace_s` to finish."""
@@ -114,7 +136,7 @@ class OxiaChannel:
 
     def _failed_write(self, method: str, failure: Any) -> LakebedError:
         problem = f"{method} to Oxia at {self.address} ended with {failure.code().name}"
-        return self._refused(method, failure) or Ambiguous(problem, "Read back what was written before trying again")
+        return self._refused(method, failure) or Ambiguous(problem, _LOOK_FIRST)
 
     def _refused(self, method: str, failure: Any) -> Invalid | None:
         codes = self._wire.grpc.StatusCode
@@ -125,8 +147,18 @@ class OxiaChannel:
         problem = f"Oxia at {self.address} refused {method} with {failure.code().name}: {failure.details()}"
         return Invalid(problem, "Check the server's version and its access rules")
 
+    def _given_up(self) -> Unavailable:
+        return self._unavailable("the connection was given up on this side")
+
     def _unavailable(self, problem: str) -> Unavailable:
         return Unavailable(f"Oxia at {self.address}: {problem}", "Check that the server runs; it is tried again")
+
+
+def _pass_on_if_ours(cut: asyncio.CancelledError) -> None:
+    """gRPC answers with a cancellation when the connection is closed here; one asked of our own task goes on its way."""
+    task = asyncio.current_task()
+    if task is None or task.cancelling():
+        raise cut
 
 
 async def _within_or_ever(timeout_s: float | None, work: Any) -> Any:

@@ -17,8 +17,9 @@ from typing import Any
 import msgspec
 
 from lakebed.clock import Clock, within
-from lakebed.errors import Closed, Conflict, Exists, Fenced, Invalid, Unavailable
+from lakebed.errors import Conflict, Exists, Fenced, Invalid, Unavailable
 from lakebed.objects.oxia_channel import RECORD_MAX_BYTES, OxiaChannel, Wire
+from lakebed.objects.oxia_channels import OxiaChannels
 from lakebed.objects.oxia_shards import Shard, Shards
 from lakebed.objects.oxia_watch import KeyWatch
 
@@ -36,7 +37,10 @@ class OxiaRecord(msgspec.Struct, frozen=True):
 
 
 class OxiaClient:
-    """One namespace of an Oxia service. A key is placed by its `partition`: what belongs together stays together."""
+    """One namespace of an Oxia service. A key is placed by its `partition`: what belongs together stays together.
+
+    `address` is that of any server or, so that the death of one does not matter, of several: `a:6648,b:6648`.
+    """
 
     def __init__(
         self,
@@ -50,12 +54,9 @@ class OxiaClient:
         self.address, self.namespace, self.timeout_s = address, namespace, timeout_s
         self.watch = KeyWatch(self.shard_of, self.notifications, clock)
         self._wire = Wire()
-        self._clock = clock
         self._slots = asyncio.Semaphore(in_flight_max)
-        self._channels: dict[str, OxiaChannel] = {}
-        self._shards: Shards | None = None
-        self._partings: set[asyncio.Task[None]] = set()
-        self._closed = False
+        self._channels = OxiaChannels(self._wire, address.split(","))
+        self._shards = Shards(self._wire, self._channels, namespace, clock)
 
     async def put(
         self, key: str, value: bytes, *, partition: str, expected: int | None = None, session_id: int | None = None
@@ -133,28 +134,28 @@ class OxiaClient:
 
     async def shard_of(self, partition: str) -> int:
         """The number of the shard that holds a partition."""
-        return (await self._map().locate(partition, self.timeout_s)).number
+        return (await self._shards.locate(partition, self.timeout_s)).number
+
+    async def leader_of(self, partition: str) -> str:
+        """The address of the server that leads a partition now."""
+        return (await self._shards.locate(partition, self.timeout_s)).leader
 
     async def notifications(self, number: int) -> AsyncIterator[dict[str, bool]]:
         """Batches of a shard's changed keys (True: created). After the first, empty one nothing is missed."""
-        shard = self._map().get(number)
+        shard = self._shards.get(number)
         if shard is None:
             raise Unavailable(f"Oxia's shard {number} is gone", "It is looked up again")
         request = self._wire.messages.NotificationsRequest(shard=number)
         created = self._wire.messages.NotificationType.KEY_CREATED
-        channel = self._channel(shard.leader)
-        await channel.ready()
+        channel = await self._channels.reach(shard.leader, self.timeout_s)
         async for batch in channel.stream("GetNotifications", request, "NotificationBatch", None):
             yield {key: told.type == created for key, told in batch.notifications.items()}
 
     async def close(self) -> None:
         """Drop all connections; calls under way fail."""
-        self._closed = True
         await self.watch.close()
-        if self._shards is not None:
-            await self._shards.close()
-        await asyncio.gather(*self._partings, *(channel.close() for channel in self._channels.values()))
-        self._channels.clear()
+        await self._shards.close()
+        await self._channels.close()
 
     async def _write(self, partition: str, **operations: Any) -> Any:
         async with self._routed(partition) as (shard, channel):
@@ -169,39 +170,10 @@ class OxiaClient:
         except TimeoutError as late:
             raise Unavailable(f"too many calls to Oxia at {self.address} are waiting", "Slow down") from late
         try:
-            yield await self._way_to(partition)
+            shard = await self._shards.locate(partition, self.timeout_s)
+            yield shard, await self._channels.reach(shard.leader, self.timeout_s)
         finally:
             self._slots.release()
-
-    async def _way_to(self, partition: str) -> tuple[Shard, OxiaChannel]:
-        shard = await self._map().locate(partition, self.timeout_s)
-        channel = self._channel(shard.leader)
-        try:
-            await within(self.timeout_s, channel.ready())
-        except TimeoutError as late:
-            raise Unavailable(f"Oxia at {shard.leader} cannot be reached", "Check that the server runs") from late
-        return shard, channel
-
-    def _map(self) -> Shards:
-        if self._closed:
-            raise Closed("the Oxia client has been closed", "Open another one")
-        if self._shards is None:
-            channel = self._channel(self.address)
-            self._shards = Shards(self._wire, channel, self.namespace, self._clock, self._keep_channels)
-        return self._shards
-
-    def _channel(self, address: str) -> OxiaChannel:
-        found = self._channels.get(address)
-        if found is None:
-            found = self._channels[address] = OxiaChannel(self._wire, address)
-        return found
-
-    def _keep_channels(self, leaders: set[str]) -> None:
-        """Part from servers that lead nothing any more, letting their calls finish."""
-        for address in self._channels.keys() - leaders - {self.address}:
-            parting = asyncio.create_task(self._channels.pop(address).close(self.timeout_s))
-            self._partings.add(parting)
-            parting.add_done_callback(self._partings.discard)
 
     def _found(self, answer: Any, key: str) -> OxiaRecord | None:
         if answer.status == self._wire.messages.Status.KEY_NOT_FOUND:

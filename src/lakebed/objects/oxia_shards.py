@@ -6,14 +6,17 @@ Invariant: the map is always one that the servers have published, whole; while t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import itertools
+from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 from lakebed.clock import Clock, jittered, within
 from lakebed.errors import Invalid, LakebedError, Unavailable
-from lakebed.objects.oxia_channel import OxiaChannel, Wire
+from lakebed.objects.oxia_channel import Wire
+from lakebed.objects.oxia_channels import OxiaChannels
 
 _RETRY_S_MIN, _RETRY_S_MAX = 0.1, 2.0
+_REACH_S = 2.0
 
 
 class Shard(NamedTuple):
@@ -26,13 +29,10 @@ class Shard(NamedTuple):
 
 
 class Shards:
-    """The shard map of one namespace. `on_change` hears the addresses that are in use."""
+    """The shard map of one namespace."""
 
-    def __init__(
-        self, wire: Wire, channel: OxiaChannel, namespace: str, clock: Clock, on_change: Callable[[set[str]], None]
-    ) -> None:
-        self._wire, self._channel, self._namespace, self._clock = wire, channel, namespace, clock
-        self._on_change = on_change
+    def __init__(self, wire: Wire, channels: OxiaChannels, namespace: str, clock: Clock) -> None:
+        self._wire, self._channels, self._namespace, self._clock = wire, channels, namespace, clock
         self._shards: dict[int, Shard] = {}
         self._known = asyncio.Event()
         self._problem: LakebedError | None = None
@@ -65,15 +65,18 @@ class Shards:
             await within(timeout_s, self._known.wait())
         except TimeoutError as late:
             why = f" ({self._problem.problem})" if self._problem else ""
-            problem = f"Oxia at {self._channel.address} has not told the shards of namespace {self._namespace}{why}"
+            problem = (
+                f"Oxia at {','.join(self._channels.given)} has not told the shards of namespace {self._namespace}{why}"
+            )
             raise Unavailable(problem, "Check that the server runs and that it has the namespace") from late
 
     async def _follow(self) -> None:
+        """Listen to one of the given addresses or, should they be gone, to any server that was named as a leader."""
         retry_s = _RETRY_S_MIN
-        while True:
+        for attempt in itertools.count():
+            sources = [*self._channels.given, *sorted({shard.leader for shard in self._shards.values()})]
             try:
-                await self._channel.ready()
-                async for update in self._updates():
+                async for update in self._updates(sources[attempt % len(sources)]):
                     self._learn(update)
                     retry_s = _RETRY_S_MIN
             except (Unavailable, Invalid) as problem:
@@ -81,9 +84,11 @@ class Shards:
             await self._clock.sleep(jittered(self._clock, retry_s))
             retry_s = min(retry_s * 2, _RETRY_S_MAX)
 
-    def _updates(self) -> Any:
+    async def _updates(self, address: str) -> AsyncIterator[Any]:
+        channel = await self._channels.reach(address, _REACH_S)
         request = self._wire.messages.ShardAssignmentsRequest(namespace=self._namespace)
-        return self._channel.stream("GetShardAssignments", request, "ShardAssignments", None)
+        async for update in channel.stream("GetShardAssignments", request, "ShardAssignments", None):
+            yield update
 
     def _learn(self, update: Any) -> None:
         told = update.namespaces.get(self._namespace)
@@ -91,7 +96,7 @@ class Shards:
             return
         self._shards = {one.shard: _read(one) for one in told.assignments}
         self._known.set()
-        self._on_change({shard.leader for shard in self._shards.values()})
+        self._channels.keep({shard.leader for shard in self._shards.values()})
 
 
 def _read(told: Any) -> Shard:
