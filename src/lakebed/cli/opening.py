@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from lakebed.clock import Clock, SystemClock
 from lakebed.config import ObjectSettings, Secret, Settings
@@ -67,5 +66,5 @@ def _log_store(settings: Settings, objects: ObjectStore, prefix: str, clock: Clo
     if kind == "oxia":
         raise Invalid("logs kept in Oxia cannot be looked into by this command", "Use a folder or a bucket")
     if isinstance(objects, LocalStore) and kind != "objects":
-        return FileLogStore(Path(settings.root.removeprefix("file://")), prefix, objects)
+        return FileLogStore(objects.root, prefix, objects)
     return ObjectLogStore(objects, prefix, clock, settings.kernel.poll_interval_s)
