@@ -6,6 +6,7 @@ A value that is wrong anywhere is refused before anything starts, with the place
 from lakebed.config.load import DEFAULT_FILE, Loaded, load_settings
 from lakebed.config.render import default_file_text, effective_json, effective_text
 from lakebed.config.settings import (
+    BrokerSettings,
     HttpSettings,
     KafkaSettings,
     KernelSettings,
@@ -13,8 +14,10 @@ from lakebed.config.settings import (
     LoggingSettings,
     LogStoreSettings,
     ObjectSettings,
+    RoutingSettings,
     Settings,
     StreamSettings,
+    TopicSettings,
     WalSettings,
 )
 from lakebed.config.values import Address, ByteCount, Seconds, Secret
@@ -22,6 +25,7 @@ from lakebed.config.values import Address, ByteCount, Seconds, Secret
 __all__ = [
     "DEFAULT_FILE",
     "Address",
+    "BrokerSettings",
     "ByteCount",
     "HttpSettings",
     "KafkaSettings",
@@ -31,10 +35,12 @@ __all__ = [
     "LogStoreSettings",
     "LoggingSettings",
     "ObjectSettings",
+    "RoutingSettings",
     "Seconds",
     "Secret",
     "Settings",
     "StreamSettings",
+    "TopicSettings",
     "WalSettings",
     "default_file_text",
     "effective_json",

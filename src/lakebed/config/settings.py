@@ -147,9 +147,77 @@ class LeaseSettings(Struct, frozen=True, kw_only=True):
 
 
 class KafkaSettings(Struct, frozen=True, kw_only=True):
-    """The Kafka listener"""
+    """The Kafka listeners, and what their clients may take"""
 
     listen: Annotated[Address, Meta(description="Where Kafka clients connect")] = Address("127.0.0.1", 9092)
+    listener_name: Annotated[str, Meta(description="What that listener is called where it is advertised")] = "PLAINTEXT"
+    listeners: Annotated[
+        str | None, Meta(description="Further listeners, such as INSIDE=127.0.0.1:9093,OUTSIDE=127.0.0.1:9094")
+    ] = None
+    advertised: Annotated[
+        str | None,
+        Meta(description="Addresses told to clients where they differ, such as PLAINTEXT=broker.example.com:9092"),
+    ] = None
+    connections_max: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="More connections than this are closed at once")
+    ] = 10_000
+    request_max_bytes: Annotated[
+        ByteCount, Meta(ge=1000, le=2_000_000_000, description="A client that sends a larger request is disconnected")
+    ] = ByteCount(100 * 1024 * 1024)
+    memory_bytes: Annotated[
+        ByteCount, Meta(ge=1_000_000, description="Requests in memory; when it is full, clients are read from later")
+    ] = ByteCount(256_000_000)
+    in_flight_max: Annotated[
+        int, Meta(ge=1, le=10_000, description="Requests of one connection that are at work or wait")
+    ] = 128
+    in_flight_bytes: Annotated[
+        ByteCount, Meta(ge=1000, description="Bytes of requests of one connection that are at work or wait")
+    ] = ByteCount(64_000_000)
+    idle_timeout_s: Annotated[
+        Seconds, Meta(ge=1, le=86_400, description="A connection that asks nothing for so long is closed")
+    ] = field(name="idle_timeout", default=Seconds(600))
+    receive_timeout_s: Annotated[
+        Seconds, Meta(ge=0.1, le=3600, description="How long a small request may take to arrive; a large one longer")
+    ] = field(name="receive_timeout", default=Seconds(30))
+    send_timeout_s: Annotated[
+        Seconds,
+        Meta(ge=0.1, le=3600, description="A client that does not read its answers for so long is disconnected"),
+    ] = field(name="send_timeout", default=Seconds(60))
+    drain_timeout_s: Annotated[
+        Seconds, Meta(ge=0, le=3600, description="How long a stopping broker lets requests at work finish")
+    ] = field(name="drain_timeout", default=Seconds(30))
+    fetch_max_bytes: Annotated[
+        ByteCount, Meta(ge=1024, le=1_000_000_000, description="The most that one fetch returns, whatever it asks for")
+    ] = ByteCount(55 * 1024 * 1024)
+
+
+class BrokerSettings(Struct, frozen=True, kw_only=True):
+    """This broker among others on the same root"""
+
+    id: Annotated[
+        int | None, Meta(ge=0, le=2_147_483_647, description="Its number; unset, it takes the lowest that is free")
+    ] = None
+    zone: Annotated[str, Meta(description="Its zone; clients that name one in client.id are sent to brokers there")] = (
+        "default"
+    )
+    rack: Annotated[str | None, Meta(description="Told to clients as the broker's rack; unset, its zone")] = None
+
+
+class RoutingSettings(Struct, frozen=True, kw_only=True):
+    """Which broker serves whom"""
+
+    enforce_owner: Annotated[
+        bool, Meta(description="Send clients on to the broker that is named leader instead of serving anyway")
+    ] = False
+
+
+class TopicSettings(Struct, frozen=True, kw_only=True):
+    """What becomes a topic, and what it starts with"""
+
+    auto_create: Annotated[bool, Meta(description="Create a topic when a client first asks for it")] = True
+    partitions: Annotated[
+        int, Meta(ge=1, le=100_000, description="Partitions of a topic that is created without a number of them")
+    ] = 1
 
 
 class HttpSettings(Struct, frozen=True, kw_only=True):
@@ -186,5 +254,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     objects: ObjectSettings = ObjectSettings()
     leases: LeaseSettings = LeaseSettings()
     kafka: KafkaSettings = KafkaSettings()
+    broker: BrokerSettings = BrokerSettings()
+    routing: RoutingSettings = RoutingSettings()
+    topics: TopicSettings = TopicSettings()
     http: HttpSettings = HttpSettings()
     logging: LoggingSettings = LoggingSettings()
