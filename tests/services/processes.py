@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -71,7 +72,7 @@ def running(
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen(
-            command,
+            [*_dies_with_us(), *command],
             cwd=folder,
             env={**os.environ, **(environment or {})},
             stdout=log,
@@ -101,6 +102,12 @@ def answers(port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
         return True
     return False
+
+
+def _dies_with_us() -> list[str]:
+    """Where the system offers it: no server outlives a test run that was killed."""
+    setpriv = shutil.which("setpriv")
+    return [] if setpriv is None else [setpriv, "--pdeathsig", "KILL"]
 
 
 def _await_ready(part: str, process: subprocess.Popen[bytes], folder: Path, is_ready: Callable[[], bool]) -> None:

@@ -145,7 +145,7 @@ class CloudStore:
 
     async def _etag_of(self, key: Key, answer: PutResult) -> ETag:
         if answer["e_tag"] is not None:
-            return ETag(answer["e_tag"])
+            return _unquoted(answer["e_tag"])
         try:
             return (await self.head(key)).etag
         except (Unavailable, NotFound) as error:
@@ -153,7 +153,7 @@ class CloudStore:
 
     async def _version_to_update(self, key: Key, etag: ETag) -> UpdateVersion:
         if not self._by_generation:
-            return {"e_tag": etag}
+            return {"e_tag": f'"{etag}"'}
         try:
             meta = await self._meta(key)
         except NotFound:
@@ -216,7 +216,12 @@ def _etag(meta: ObjectMeta) -> ETag:
     etag = meta["e_tag"]
     if etag is None:
         raise Invalid(f"the store gives no etag for {meta['path']}", "Use a store that supports compare-and-swap")
-    return ETag(etag)
+    return _unquoted(etag)
+
+
+def _unquoted(etag: str) -> ETag:
+    """Servers quote an etag in one answer and not in the next."""
+    return ETag(etag.strip('"'))
 
 
 def _info(meta: ObjectMeta) -> ObjectInfo:
@@ -224,10 +229,15 @@ def _info(meta: ObjectMeta) -> ObjectInfo:
 
 
 def _start(prefix: Key, after: Key) -> Key | None:
-    """Where to let the server begin: never behind what is wanted, and only at what it takes for a key."""
-    before = prefix[:-1] + chr(ord(prefix[-1]) - 1) + "~" if prefix and "1" <= prefix[-1] <= "z" else ""
-    candidates = [start for start in (after, before) if is_key(start)]
+    """Where to let the server begin: before what is wanted, and only at what it takes for a key."""
+    candidates = [before for before in (_before(after), _before(prefix)) if is_key(before)]
     return max(candidates, key=str.encode, default=None)
+
+
+def _before(key: Key) -> Key:
+    """A little less than `key`, and not the name of a folder: some servers skip all of a folder they are to begin at."""
+    kept = key.rstrip("".join({letter for letter in key if not "1" <= letter <= "z"}))
+    return kept[:-1] + chr(ord(kept[-1]) - 1) + "~" if kept else ""
 
 
 def _ascending(last: bytes, raw: bytes, after: bytes, store: CloudStore) -> bytes:
