@@ -122,7 +122,7 @@ class ProduceRules:
     """What a topic accepts. Timestamp limits are distances from now; None means any."""
 
     batch_bytes_max: int = 1_048_588
-    uncompressed_bytes_max: int = 256 << 20
+    uncompressed_bytes_max: int = 64 << 20
     batches_max: int = 1024
     timestamp_before_max_ms: int | None = None
     timestamp_after_max_ms: int | None = None

@@ -45,6 +45,8 @@ ROW_SCHEMA = pa.schema(
 )
 
 _TOO_LARGE = 17
+_STAGED = (kernel.FAULT, kernel.ATTRIBUTES, kernel.START, kernel.STOP, kernel.COUNT)
+_PLACE = (kernel.START, kernel.STOP, kernel.IN_SCRATCH)
 _SLACK_BYTES = 64
 _ARROW_BYTES_MAX = 2**31 - 4096  # offsets of Arrow's binary columns are 32 bits
 
@@ -96,9 +98,7 @@ class Decoded:
 class Decoder:
     """Decodes chunk after chunk with the same memory. Not for use by two threads at once."""
 
-    def __init__(
-        self, *, pass_bytes: int = 32 << 20, batch_bytes_max: int = 256 << 20, verify_crc: bool = True
-    ) -> None:
+    def __init__(self, *, pass_bytes: int = 32 << 20, batch_bytes_max: int = 64 << 20, verify_crc: bool = True) -> None:
         if not 0 < pass_bytes + batch_bytes_max <= _ARROW_BYTES_MAX:
             raise Invalid("a pass and a batch together exceed 2 GiB", "Lower pass_bytes or batch_bytes_max")
         self._pass_bytes = pass_bytes
@@ -126,48 +126,43 @@ class Decoder:
         kernel.read_headers(source, places, offsets, table)
         if self._verify_crc:
             _check_crcs(view, table)
+        staged = table[:, _STAGED].tolist()
         start = 0
         while start < len(places):
-            end, record_bytes, scratch = self._stage(view, table, start)
+            end, record_bytes, scratch = self._stage(view, table, staged, start)
             yield self._run(source, scratch, table, start, end, record_bytes)
             start = end
 
-    def _stage(self, view: memoryview, table: NDArray[np.int64], start: int) -> tuple[int, int, NDArray[np.uint8]]:
+    def _stage(
+        self, view: memoryview, table: NDArray[np.int64], staged: list[list[int]], start: int
+    ) -> tuple[int, int, NDArray[np.uint8]]:
         """Decompress batches from `start` on until a pass is full; returns where it ends, its bytes and the scratch."""
         scratch = np.empty(0, np.uint8)
-        target = scratch.data
         filled = total = 0
-        index = start
-        for index in range(start, len(table)):
+        for index in range(start, len(staged)):
             if total >= self._pass_bytes:
                 return index, total, scratch
-            row = table[index]
-            attributes = int(row[kernel.ATTRIBUTES])
-            if row[kernel.FAULT] or attributes & CONTROL:
+            fault, attributes, begin, stop, count = staged[index]
+            if fault or attributes & CONTROL:
                 continue
-            begin, stop = int(row[kernel.START]), int(row[kernel.STOP])
+            size = stop - begin
             if attributes & CODEC_MASK:
                 if not len(scratch):
                     scratch = self._arena.take("scratch", np.uint8, self._pass_bytes + self._batch_bytes_max)
-                    target = scratch.data
-                room = target[filled : filled + self._batch_bytes_max]
+                # There is always room for the largest batch: what is filled counts towards the pass.
+                room = scratch.data[filled : filled + self._batch_bytes_max]
                 try:
                     size = decompress_into(attributes & CODEC_MASK, view[begin:stop], room)
                 except Invalid:
-                    row[kernel.FAULT] = kernel.BAD_COMPRESSION
+                    table[index, kernel.FAULT] = kernel.BAD_COMPRESSION
                     continue
-                row[kernel.START], row[kernel.STOP], row[kernel.IN_SCRATCH] = filled, filled + size, 1
-                filled += size
-            else:
-                size = stop - begin
-            row[kernel.FAULT] = self._size_fault(int(row[kernel.COUNT]), size)
+                table[index, _PLACE] = filled, filled + size, 1
+            if size > self._batch_bytes_max or not 0 <= count * RECORD_BYTES_MIN <= size:
+                table[index, kernel.FAULT] = _TOO_LARGE if size > self._batch_bytes_max else kernel.BAD_COUNT
+                continue
+            filled += size if attributes & CODEC_MASK else 0
             total += size
-        return index + 1, total, scratch
-
-    def _size_fault(self, count: int, size: int) -> int:
-        if size > self._batch_bytes_max:
-            return _TOO_LARGE
-        return 0 if 0 <= count * RECORD_BYTES_MIN <= size else kernel.BAD_COUNT
+        return len(staged), total, scratch
 
     def _run(
         self,

@@ -169,6 +169,16 @@ def test_memory_is_used_again_once_nobody_holds_the_rows() -> None:
     assert len({address() for _ in range(5)}) == 1
 
 
+def test_refused_batches_leave_room_for_the_others() -> None:
+    large = [Record(0, T_MS, None, bytes(3000))]
+    miscounted = bytearray(build_batch(large, codec=Codec.ZSTD))
+    struct.pack_into(">i", miscounted, 57, 2**31 - 1)
+    chunk, positions = chunk_of([*[signed(miscounted)] * 20, build_batch(large, codec=Codec.ZSTD)])
+    (decoded,) = Decoder(pass_bytes=4096, batch_bytes_max=4096).decode(chunk, positions)
+    assert [bad.fault for bad in decoded.undecodable] == [Fault.COUNT] * 20
+    assert rows_of(decoded.columns) == large
+
+
 def test_no_batches_give_no_passes() -> None:
     assert list(Decoder().decode(b"", [])) == []
 
