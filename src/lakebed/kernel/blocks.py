@@ -21,6 +21,7 @@ BLOCK_MAX = 512
 FILE_TYPES = ("wal", "parquet", "quarantine")
 _TYPE_CODES = {name: code for code, name in enumerate(FILE_TYPES)}
 _LIMIT_32 = 1 << 32
+_LIMIT_63 = 1 << 63
 
 
 class IndexEntry(NamedTuple):
@@ -66,6 +67,8 @@ class AppendedColumns:
         self.maxima = array("q", [add.timestamp_max for add in adds])
         self.versions = array("q", versions)
         self.batches = [add.batches for add in adds]
+        if not _packs("".join(self.batches)):
+            raise OverflowError("batches do not fit")
 
 
 class Block:
@@ -107,6 +110,11 @@ class Block:
             raise Invalid(f"file type {entry.file_type!r} is unknown", f"Use one of {', '.join(FILE_TYPES)}")
         if not (0 <= entry.position < _LIMIT_32 and 0 <= entry.size < _LIMIT_32):
             raise Invalid(f"{entry.segment}: position and size must lie in [0, 4 GiB)", "Cut smaller files")
+        numbers = (entry.offset_end, entry.cumulative_size, entry.timestamp_min, entry.timestamp_max)
+        if max(numbers) >= _LIMIT_63 or min(numbers) < -_LIMIT_63:
+            raise Invalid(f"{entry.segment}: {numbers} do not fit into 64 bits", "Give smaller numbers")
+        if not _packs(entry.batches):
+            raise Invalid(f"{entry.segment}: batches must be ASCII without commas", "Encode them, as base64 does")
         self._batches += entry.batches.encode("ascii")
         self._batch_ends.append(len(self._batches))
         self._positions.append(entry.position)
@@ -209,6 +217,8 @@ class Block:
         block._timestamps_min = _summed(minima, count)
         block._timestamps_max = array("q", map(add, block._timestamps_min, _expanded(spans, count)))
         block._versions = _summed(versions, count)
+        if max(types) >= len(FILE_TYPES):
+            raise ValueError(f"file type {max(types)} is unknown")
         block._set_batches(batches, count)
         return block
 
@@ -227,6 +237,10 @@ def _collapsed(column: list[int]) -> list[int]:
 
 def _expanded(column: list[int], count: int) -> list[int]:
     return column * count if len(column) == 1 else column
+
+
+def _packs(batches: str) -> bool:
+    return batches.isascii() and "," not in batches
 
 
 def _differences(column: array[int]) -> list[int]:

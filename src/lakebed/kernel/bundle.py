@@ -16,7 +16,7 @@ from lakebed.kernel.store import Version
 
 BUNDLE_SIZE = 256
 FORMAT = 1
-_NAME = re.compile(r"(\d{20})\.bundle\.json")
+_NAME = re.compile(r"([0-9]{20})\.bundle\.json")
 
 
 class _Header(msgspec.Struct):

@@ -20,8 +20,7 @@ from lakebed.kernel.store import Version
 
 FORMAT = 1
 POINTER = "_last_checkpoint"
-_NAME = re.compile(r"(\d{20})\.checkpoint\.json(\.zst)?")
-_DECOMPRESSED_BYTES_MAX = 1 << 36
+_NAME = re.compile(r"([0-9]{20})\.checkpoint\.json(\.zst)?")
 
 
 class Pointer(msgspec.Struct, frozen=True):
@@ -98,8 +97,7 @@ def _decompressed(document: bytes, name: str) -> bytes:
     if not name.endswith(".zst"):
         return document
     try:
-        reader = zstandard.ZstdDecompressor().stream_reader(document)
-        return reader.read(_DECOMPRESSED_BYTES_MAX)
+        return b"".join(zstandard.ZstdDecompressor().read_to_iter(document))
     except zstandard.ZstdError as error:
         raise _bad(name, f"cannot be decompressed ({error})") from error
 

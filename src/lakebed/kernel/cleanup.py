@@ -17,10 +17,10 @@ from lakebed.kernel.bundle import BUNDLE_SIZE, bundle_first
 from lakebed.kernel.checkpoint import checkpoint_version, decode_checkpoint
 from lakebed.kernel.head import Head
 from lakebed.kernel.history import newest_before
-from lakebed.kernel.identity import FLOOR_KEY, Floor, floor_of
+from lakebed.kernel.identity import FLOOR_KEY, Floor, oldest_version
 from lakebed.kernel.operations import Put
 from lakebed.kernel.results import Committed, Decision
-from lakebed.kernel.state import View
+from lakebed.kernel.state import Snapshot, View
 from lakebed.kernel.store import Version
 
 if TYPE_CHECKING:
@@ -40,19 +40,29 @@ class CleanUp(msgspec.Struct, frozen=True):
 async def clean_up(log: CommitLog, head: Head, settings: KernelSettings) -> CleanUp:
     """Delete what is older than the retention and not needed by the two newest good checkpoints."""
     snapshot = await log.refresh()
-    now_ms = head.clock.now_ms()
-    cut = await newest_before(head.store, snapshot, now_ms - int(settings.retention_s * 1000))
-    if cut is None:
+    try:
+        floor = await _next_floor(head, settings, snapshot)
+    except Corrupt:
+        if oldest_version(await log.refresh()) > oldest_version(snapshot):
+            return CleanUp()  # another cleans up at this moment
+        raise
+    if floor is None:
         return CleanUp()
-    below = await _oldest_kept(head, cut)
-    if below is None or below <= floor_of(snapshot).deleted_below:
-        return CleanUp()
-    middle = await newest_before(head.store, snapshot, now_ms - int(settings.retention_s * 500))
-    floor = Floor(max(below, middle or 0), below)
     await _commit_floor(log, head, floor)
     await log.checkpoint()
+    below = Version(floor.deleted_below)
     commits = await head.store.delete_commits(below)
     return CleanUp(floor.version, commits, await _delete_documents(head, below))
+
+
+async def _next_floor(head: Head, settings: KernelSettings, snapshot: Snapshot) -> Floor | None:
+    now_ms = head.clock.now_ms()
+    cut = await newest_before(head.store, snapshot, now_ms - int(settings.retention_s * 1000))
+    below = None if cut is None else await _oldest_kept(head, cut)
+    if below is None or below <= oldest_version(snapshot):
+        return None
+    middle = await newest_before(head.store, snapshot, now_ms - int(settings.retention_s * 500))
+    return Floor(max(below, middle or 0), below)
 
 
 async def _oldest_kept(head: Head, cut: Version) -> Version | None:

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TypeVar
 
-from lakebed.clock import Clock
+from lakebed.clock import Clock, within
 from lakebed.config import KernelSettings
-from lakebed.errors import Exists, Invalid, NotFound, Unavailable
+from lakebed.errors import Closed, Corrupt, Exists, Invalid, LakebedError, NotFound, Unavailable
 from lakebed.kernel.bundle import BUNDLE_SIZE
 from lakebed.kernel.cleanup import CleanUp, clean_up
 from lakebed.kernel.committer import Committer
+from lakebed.kernel.documents import commit_name
 from lakebed.kernel.group import next_timestamp
 from lakebed.kernel.head import Head
 from lakebed.kernel.history import version_at
@@ -20,7 +21,7 @@ from lakebed.kernel.identity import Identity, birth, oldest_version
 from lakebed.kernel.metrics import LogMetrics
 from lakebed.kernel.operations import Commit
 from lakebed.kernel.parts import Registry
-from lakebed.kernel.replay import Loaded, load, load_or_refuse
+from lakebed.kernel.replay import Loaded, load_awake, load_or_refuse
 from lakebed.kernel.results import CommitResult, Conflict, Decision
 from lakebed.kernel.state import Snapshot, View
 from lakebed.kernel.store import LogStore, Version
@@ -44,6 +45,7 @@ class CommitLog:
         self._watching = 0
         self._logger = logger
         self._refreshes = 0
+        self._closed = False
 
     @classmethod
     async def open(
@@ -60,8 +62,7 @@ class CommitLog:
         """Open the log in `store`; with `create`, make it first if there is none. Any number of openers may race to."""
         settings = settings or KernelSettings()
         logger = logger or Logs.silent().logger("kernel")
-        began_s = clock.boot_s()
-        loaded = await _load_or_create(store, registry, clock, create)
+        loaded, began_s = await _load_or_create(store, registry, clock, create, settings.retention_s / 4)
         if loaded.damaged:
             logger.warning("damaged documents were passed over", log=store.name, names=list(loaded.damaged))
         log_metrics = LogMetrics(metrics or Metrics(), clock, store.name)
@@ -110,7 +111,7 @@ class CommitLog:
         """The newest state, or the one at an old version or moment within `kernel.retention`."""
         newest = await self.refresh()
         if at_ms is not None:
-            version = await version_at(self._head.store, newest, at_ms)
+            newest, version = await self._version_at(newest, at_ms)
         if version is None or version == newest.version:
             return newest
         if version > newest.version:
@@ -120,7 +121,8 @@ class CommitLog:
             raise NotFound(
                 f"version {version} is older than {oldest}, the oldest kept", "Raise kernel.retention to keep more"
             )
-        loaded = await load_or_refuse(self._head.store, self._head.registry, version)
+        head = self._head
+        loaded = await load_or_refuse(head.store, head.registry, head.clock, head.young_s, version)
         return loaded.snapshot
 
     async def wait_beyond(self, version: Version, timeout_s: float) -> Version:
@@ -129,10 +131,7 @@ class CommitLog:
             return self._head.version
         self._watching += 1
         try:
-            async with asyncio.timeout(timeout_s):
-                while self._head.version <= version:
-                    self._watch()
-                    await self._head.wait_advanced()
+            await within(timeout_s, self._reach(version))
         except TimeoutError:
             return self._head.version
         finally:
@@ -147,6 +146,10 @@ class CommitLog:
                 raise NotFound(f"commits after {after} are cleaned up", "Take a snapshot and follow from its version")
             end = await self.wait_beyond(after, self._settings.commit_timeout_s)
             bodies = await store.read_many(Version(after + 1), min(end - after, BUNDLE_SIZE)) if end > after else []
+            if end > after and (not bodies or self._head.is_old()):
+                await self.refresh()  # cleaned up since, or not to be believed before the floor is known
+                await self._refuse_loss(Version(after + 1))
+                continue
             for body in bodies:
                 after = Version(after + 1)
                 yield codec.decode(body, after, store.name)
@@ -163,6 +166,7 @@ class CommitLog:
 
     async def close(self) -> None:
         """Finish what is under way and stop. The store is closed too."""
+        self._closed = True
         if self._watcher is not None:
             self._watcher.cancel()
             await asyncio.gather(self._watcher, return_exceptions=True)
@@ -173,7 +177,29 @@ class CommitLog:
     def _won(self, plan: object) -> None:
         self._housekeeping.committed(self._head.snapshot, getattr(plan, "hint", False))
 
+    async def _refuse_loss(self, version: Version) -> None:
+        """A commit that the newest snapshot counts on is there, or is damage."""
+        if version >= oldest_version(self._head.snapshot) and await self._head.store.read(version) is None:
+            raise Corrupt(f"{self.name}/{commit_name(version)} is missing", "Restore the file from a copy of the log")
+
+    async def _version_at(self, newest: Snapshot, at_ms: int) -> tuple[Snapshot, Version]:
+        """Clean-up may take the commits that the search looks at: then it is done again on what is left."""
+        while True:
+            try:
+                return newest, await version_at(self._head.store, newest, at_ms)
+            except Corrupt:
+                oldest, newest = oldest_version(newest), await self.refresh()
+                if oldest_version(newest) == oldest:
+                    raise
+
+    async def _reach(self, version: Version) -> None:
+        while self._head.version <= version:
+            self._watch()
+            await self._head.wait_advanced()
+
     def _watch(self) -> None:
+        if self._closed:
+            raise Closed(f"the log {self.name} is closed", "Open it again")
         if self._watcher is None or self._watcher.done():
             self._watcher = asyncio.get_running_loop().create_task(self._follow(), name=f"watcher {self.name}")
 
@@ -184,7 +210,9 @@ class CommitLog:
             try:
                 await self._head.store.wait(self._head.next, self._settings.commit_timeout_s)
                 await self.refresh()
-            except Unavailable as error:
+            except Closed:
+                return
+            except LakebedError as error:
                 self._logger.warning("waiting for commits failed", log=self.name, error=str(error))
                 await clock.sleep(self._settings.poll_interval_s)
 
@@ -193,11 +221,13 @@ def _nothing(_: View) -> Decision[None]:
     return Decision((), None)
 
 
-async def _load_or_create(store: LogStore, registry: Registry, clock: Clock, create: Identity | None) -> Loaded:
+async def _load_or_create(
+    store: LogStore, registry: Registry, clock: Clock, create: Identity | None, young_s: float
+) -> tuple[Loaded, float]:
     for _ in range(_OPEN_TRIES):
-        loaded = await load(store, registry)
+        loaded, began_s = await load_awake(store, registry, clock, young_s)
         if loaded is not None:
-            return loaded
+            return loaded, began_s
         if create is None:
             raise NotFound(
                 f"there is no log at {store.name}", "Check the root, or create it with 'lakebed up --root DIR'"

@@ -10,13 +10,15 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from enum import Enum
 from typing import Any
 
-from lakebed.clock import Clock, jittered
+from lakebed.clock import Clock, jittered, within
 from lakebed.config import KernelSettings
 from lakebed.errors import Ambiguous, Closed, Exists, Unavailable
 from lakebed.kernel.group import Decide, Plan, Planner, Transaction
 from lakebed.kernel.head import Head
+from lakebed.kernel.identity import oldest_version
 from lakebed.kernel.operations import txn_id_of
 from lakebed.kernel.results import CommitResult, Conflict, Unknown
 from lakebed.kernel.store import Version
@@ -24,6 +26,15 @@ from lakebed.kernel.store import Version
 _OUTCOMES_MAX = 10_000
 _RETRY_FIRST_S, _RETRY_MAX_S = 0.005, 1.0
 _REBASE_FIRST_S, _REBASE_MAX_S = 0.0002, 0.02
+
+
+class Fate(Enum):
+    """What became of a number that we tried to occupy."""
+
+    WON = "ours"
+    LOST = "another's, or of the past: nothing of ours is committed"
+    DOUBTFUL = "time is up, and it may be ours or may become so"
+    PAST = "so long ago that nobody can tell any more"
 
 
 class Committer:
@@ -85,6 +96,10 @@ class Committer:
                 continue
             try:
                 await self._settle(batch)
+            except asyncio.CancelledError:
+                for waiting in batch:
+                    waiting.answer(Unknown(self._head.next))
+                raise
             except Exception as error:  # noqa: BLE001 whoever waits must hear of it, and the next batch has its own chance
                 for waiting in batch:
                     waiting.fail(error)
@@ -97,110 +112,131 @@ class Committer:
             await self._arrived.wait()
             return
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._arrived.wait(), _RETRY_MAX_S)
+            await within(_RETRY_MAX_S, self._arrived.wait())
 
     def _take(self) -> list[Transaction]:
         count = min(len(self._queue), self._settings.group_max_transactions)
         return [self._queue.popleft() for _ in range(count)]
 
     async def _settle(self, batch: list[Transaction]) -> None:
-        """Get every transaction of the batch an answer."""
+        """Get every transaction of the batch an answer. Refusals and mere answers need a snapshot younger than the batch."""
         if self._stuck is not None and not await self._unstick(batch):
             return
         batch = self._without_known(batch)
-        attempt = 0
+        attempt, fresh = 0, False
         while batch:
+            if self._head.is_old():
+                await self._head.catch_up()
             plan = self._planner.plan(self._head.snapshot, batch, self._clock.now_ms(), self._wants_checkpoint)
+            if not fresh and (plan.refusals or (plan.answers and not plan.body)):
+                fresh = True
+                if await self._caught_up():
+                    continue
             if await self._carried_out(plan):
-                batch, attempt = batch[plan.taken :], 0
+                batch, attempt, fresh = batch[plan.taken :], 0, True
                 continue
             if self._stuck is plan:
-                self._requeue(batch[plan.taken :])
+                self._requeue([waiting for waiting, _ in plan.refusals] + batch[plan.taken :])
                 return
             attempt += 1
             if attempt > self._settings.retry_limit:
                 self._give_up(batch)
                 return
             await self._rebase(attempt)
+            fresh = True
+
+    async def _caught_up(self) -> bool:
+        """Whether there was anything to catch up with."""
+        before = self._head.version
+        await self._head.catch_up()
+        return self._head.version != before
 
     async def _carried_out(self, plan: Plan) -> bool:
-        """Write the plan, or only make sure that its answers hold; False when others were faster or nobody can tell."""
-        began_s = self._clock.boot_s()
+        """Write the plan, or only give its answers; False when others were faster or nobody can tell."""
         if not plan.body:
-            before = self._head.version
-            if plan.answers:
-                await self._head.catch_up()
-            if self._head.version != before:
-                return False
-            self._answer(plan, before)
+            self._answer(plan, self._head.version, self._head.snapshot.timestamp)
             return True
         with self._head.metrics.committing():
-            won = await self._create(plan, began_s)
-        if won is None:
+            fate = await self._create(plan, self._clock.boot_s())
+        if fate is Fate.DOUBTFUL:
             self._stuck = plan
+        if fate in (Fate.DOUBTFUL, Fate.PAST):
             self._tell_unknown(plan)
-        return won is True
+        return fate is Fate.WON
 
-    async def _create(self, plan: Plan, began_s: float) -> bool | None:
-        """Occupy the plan's number. None: time is up and it may or may not be ours."""
+    async def _create(self, plan: Plan, began_s: float) -> Fate:
+        """Occupy the plan's number with the plan's bytes, however often that takes. `Unavailable`: surely not occupied."""
         deadline_s = self._clock.monotonic_s() + self._settings.commit_timeout_s
-        pause_s, ambiguous = _RETRY_FIRST_S, self._stuck is plan
+        pause_s, doubtful, occupied = _RETRY_FIRST_S, self._stuck is plan, False
         while True:
             try:
-                occupied = await self._occupy(plan)
+                if doubtful and not occupied and await self._is_long_ago(plan):
+                    return Fate.PAST
+                if not occupied:
+                    taken = await self._taken(plan)
+                    doubtful = True  # whatever fails from here on does not undo it
+                    if taken and not await self._is_ours(plan):
+                        return Fate.LOST
+                    occupied = True
+                return await self._accepted(plan, began_s)
             except Unavailable as error:
-                ambiguous = ambiguous or isinstance(error, Ambiguous)
+                doubtful = doubtful or isinstance(error, Ambiguous)
                 if self._clock.monotonic_s() >= deadline_s:
-                    if ambiguous:
-                        return None
+                    if doubtful:
+                        return Fate.DOUBTFUL
                     raise
-                await self._clock.sleep(jittered(self._clock, pause_s))
-                pause_s = min(2 * pause_s, _RETRY_MAX_S)
-                continue
-            return occupied and await self._accept(plan, began_s)
+            await self._clock.sleep(jittered(self._clock, pause_s))
+            pause_s = min(2 * pause_s, _RETRY_MAX_S)
 
-    async def _occupy(self, plan: Plan) -> bool:
-        """Whether the number is ours, now that it is someone's."""
+    async def _is_long_ago(self, plan: Plan) -> bool:
+        """Before a number is tried again: whether clean-up may have taken it since, with our commit in it or without."""
+        if not self._head.is_old():
+            return False
+        await self._head.catch_up()
+        return plan.version < oldest_version(self._head.snapshot)
+
+    async def _taken(self, plan: Plan) -> bool:
+        """Create the commit; whether somebody had done so before."""
         try:
             await self._head.store.create(plan.version, plan.body)
         except Exists:
-            there = await self._head.store.read(plan.version)
-            return there is not None and txn_id_of(there) == plan.txn_id
-        return True
+            return True
+        return False
 
-    async def _accept(self, plan: Plan, began_s: float) -> bool:
-        snapshot = plan.draft.freeze(plan.version, plan.timestamp)
-        if not await self._head.accept(snapshot, len(plan.body), plan.hint, began_s):
+    async def _is_ours(self, plan: Plan) -> bool:
+        there = await self._head.store.read(plan.version)
+        return there is not None and txn_id_of(there) == plan.txn_id
+
+    async def _accepted(self, plan: Plan, began_s: float) -> Fate:
+        accepted = await self._head.accept(plan.snapshot(), len(plan.body), plan.hint, began_s)
+        if not accepted:
             self._head.metrics.reloads.inc()
-            return False
+            return Fate.LOST if accepted is False else Fate.PAST
         metrics = self._head.metrics
         metrics.commits.inc()
         metrics.commit_bytes.inc(len(plan.body))
         metrics.transactions.inc(plan.writers)
         metrics.group_size.observe(plan.writers)
-        metrics.version.set(plan.version)
         if plan is self._stuck:
             self._remember(plan)
-        self._answer(plan, plan.version)
+        self._answer(plan, plan.version, plan.timestamp)
         self._won(plan)
-        return True
+        return Fate.WON
 
     async def _unstick(self, batch: list[Transaction]) -> bool:
         """Find out what became of a number that was left in doubt; False when that still cannot be told."""
         plan = self._stuck
         assert plan is not None
-        try:
-            won = await self._create(plan, self._clock.boot_s())
-        except Unavailable:
-            won = None
-        if won is None:
+        fate = await self._create(plan, self._clock.boot_s())
+        if fate is Fate.DOUBTFUL:
             for waiting in batch:
-                self._head.metrics.unknowns.inc()
-                waiting.answer(Unknown(plan.version)) if self._is_stuck(waiting) else waiting.fail(
-                    _in_doubt(plan.version)
-                )
+                if self._is_stuck(waiting):
+                    self._head.metrics.unknowns.inc()
+                    waiting.answer(Unknown(plan.version))
+                else:
+                    waiting.fail(_in_doubt(plan.version))
             return False
-        if not won:
+        if fate is not Fate.WON:
             await self._head.catch_up()
         self._stuck = None
         return True
@@ -220,7 +256,7 @@ class Committer:
         return fresh
 
     def _remember(self, plan: Plan) -> None:
-        for waiting, result in plan.results(plan.version):
+        for waiting, result in plan.results(plan.version, plan.timestamp):
             self._outcomes[waiting.txn_id] = result
         while len(self._outcomes) > _OUTCOMES_MAX:
             self._outcomes.popitem(last=False)
@@ -234,9 +270,14 @@ class Committer:
     def _requeue(self, rest: list[Transaction]) -> None:
         self._queue.extendleft(reversed(rest))
 
-    def _answer(self, plan: Plan, version: Version) -> None:
-        for waiting, result in plan.results(version):
+    def _answer(self, plan: Plan, version: Version, timestamp: str) -> None:
+        for waiting, result in plan.results(version, timestamp):
             waiting.answer(result)
+        for waiting, refusal in plan.refusals:
+            if isinstance(refusal, Conflict):
+                waiting.answer(refusal)
+            else:
+                waiting.fail(refusal)
 
     def _tell_unknown(self, plan: Plan) -> None:
         for waiting, _ in plan.answers:
@@ -245,7 +286,6 @@ class Committer:
 
     def _give_up(self, batch: list[Transaction]) -> None:
         for waiting in batch:
-            self._head.metrics.conflicts.inc()
             waiting.answer(Conflict(self._head.version))
 
 

@@ -10,7 +10,7 @@ import re
 from lakebed.errors import Conflict, NotFound
 from lakebed.objects import ETag, ObjectStore
 
-_COMMIT_NAME = re.compile(r"\d{20}\.json")
+_COMMIT_NAME = re.compile(r"[0-9]{20}\.json")
 
 
 class Documents:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from lakebed.clock import within
 from lakebed.errors import Ambiguous, Exists, Unavailable
 from lakebed.kernel.documents import Documents, commit_name, is_commit_name
 from lakebed.kernel.inotify import drain, watch_folder
@@ -60,7 +61,7 @@ class FileLogStore(Documents):
         if await self.read(version) is not None:
             return
         try:
-            await asyncio.wait_for(self._news.wait(), min(timeout_s, _SLOW_POLL_S))
+            await within(min(timeout_s, _SLOW_POLL_S), self._news.wait())
         except TimeoutError:
             return
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from lakebed.clock import iso_timestamp, unix_ms
-from lakebed.errors import Invalid, LakebedError
+from lakebed.errors import Invalid
 from lakebed.kernel.operations import Operation
 from lakebed.kernel.parts import Registry
 from lakebed.kernel.results import CommitResult, Committed, Conflict, Decision
@@ -52,21 +52,42 @@ class Transaction:
 class Plan:
     """What to write, and what follows if it is won."""
 
-    __slots__ = ("answers", "body", "draft", "hint", "taken", "timestamp", "txn_id", "version", "writers")
+    __slots__ = (
+        "_snapshot",
+        "answers",
+        "body",
+        "draft",
+        "hint",
+        "refusals",
+        "taken",
+        "timestamp",
+        "txn_id",
+        "version",
+        "writers",
+    )
 
     def __init__(self, version: Version, timestamp: str, draft: Draft) -> None:
         self.version = version
         self.timestamp = timestamp
         self.draft = draft
         self.answers: list[tuple[Transaction, Any]] = []
+        self.refusals: list[tuple[Transaction, Conflict | Exception]] = []
+        """They hold if the plan is won: a refusal may rest on what transactions before it in the plan have done."""
         self.writers = 0
         self.taken = 0
         self.txn_id = ""
         self.hint = False
         self.body = b""
+        self._snapshot: Snapshot | None = None
 
-    def results(self, version: Version) -> list[tuple[Transaction, Committed[Any]]]:
-        return [(waiting, Committed(version, self.timestamp, answer)) for waiting, answer in self.answers]
+    def snapshot(self) -> Snapshot:
+        """The state that the plan leads to."""
+        if self._snapshot is None:
+            self._snapshot = self.draft.freeze(self.version, self.timestamp)
+        return self._snapshot
+
+    def results(self, version: Version, timestamp: str) -> list[tuple[Transaction, Committed[Any]]]:
+        return [(waiting, Committed(version, timestamp, answer)) for waiting, answer in self.answers]
 
 
 class Planner:
@@ -79,14 +100,15 @@ class Planner:
         self._groups = 0
 
     def plan(self, snapshot: Snapshot, waiting: Sequence[Transaction], now_ms: int, hint: Callable[[], bool]) -> Plan:
-        """Decide as many of `waiting` as fit into one commit; those with a conflict or an error are answered at once."""
+        """Decide as many of `waiting` as fit into one commit."""
+        spoilers: dict[Transaction, Exception] = {}
         while True:
             plan = Plan(
                 Version(snapshot.version + 1),
                 next_timestamp(snapshot.timestamp, now_ms),
                 Draft(snapshot, self._registry),
             )
-            pieces = self._fold(plan, waiting)
+            pieces = self._fold(plan, waiting, spoilers)
             if pieces is not None:
                 break
         if pieces:
@@ -95,29 +117,60 @@ class Planner:
             plan.body = _document(plan, pieces)
         return plan
 
-    def _fold(self, plan: Plan, waiting: Sequence[Transaction]) -> list[bytes] | None:
-        """The operations of the transactions as JSON, or None when one of them has spoilt the draft."""
+    def _fold(
+        self, plan: Plan, waiting: Sequence[Transaction], spoilers: dict[Transaction, Exception]
+    ) -> list[bytes] | None:
+        """The operations of the transactions as JSON, or None when one more of them has spoilt the draft."""
         pieces: list[bytes] = []
-        size_bytes, shared = 0, len(waiting) > 1
+        size_bytes, shared, ids = 0, len(waiting) > 1, set[str]()
         for one in waiting:
-            decision = None if one.future.done() else _decided(plan.draft, one)
-            if decision is not None and decision.operations:
-                piece = _encoded(decision.operations, one.txn_id if shared else "")
-                if len(piece) > self._max_bytes:
-                    one.fail(_too_large(one.txn_id, len(piece), self._max_bytes))
-                elif size_bytes + len(piece) > self._max_bytes:
+            if one.future.done():
+                plan.taken += 1
+                continue
+            found = spoilers.get(one) or self._considered(plan.draft, one, shared)
+            if isinstance(found, Conflict | Exception):
+                plan.refusals.append((one, found))
+                plan.taken += 1
+                continue
+            decision, piece = found
+            if piece:
+                # Replay tells transactions of one commit apart by their ids.
+                if one.txn_id in ids or size_bytes + len(piece) > self._max_bytes:
                     return pieces
-                elif not _applied(plan, one, decision.operations):
+                misfit = _applied(plan, decision.operations)
+                if misfit is not None:
+                    spoilers[one] = misfit
                     return None
-                else:
-                    pieces.append(piece)
-                    size_bytes += len(piece) + 1
-                    plan.writers += 1
-                    plan.txn_id = one.txn_id
-            if decision is not None:
-                plan.answers.append((one, decision.answer))
+                pieces.append(piece)
+                ids.add(one.txn_id)
+                size_bytes += len(piece) + 1
+                plan.writers += 1
+                plan.txn_id = one.txn_id
+            plan.answers.append((one, decision.answer))
             plan.taken += 1
         return pieces
+
+    def _considered(
+        self, draft: Draft, one: Transaction, shared: bool
+    ) -> tuple[Decision[Any], bytes] | Conflict | Exception:
+        """What the transaction decides on the draft, with its operations as JSON; or why it does not."""
+        conflict = _conflict(draft, one.expected) if one.expected else None
+        if conflict is not None:
+            return conflict
+        try:
+            decision = one.decide(draft)
+            piece = self._encoded(decision.operations, one.txn_id if shared else "") if decision.operations else b""
+        except Exception as error:  # noqa: BLE001 the caller's own error goes back to the caller
+            return error
+        if len(piece) > self._max_bytes:
+            return _too_large(one.txn_id, len(piece), self._max_bytes)
+        return decision, piece
+
+    def _encoded(self, operations: Sequence[Operation], txn: str) -> bytes:
+        if txn:
+            for operation in operations:
+                operation.txn = txn
+        return self._registry.codec.encode_operations(operations)[1:-1]
 
     def _name(self, plan: Plan) -> None:
         if plan.writers > 1:
@@ -129,19 +182,6 @@ def next_timestamp(previous: str, now_ms: int) -> str:
     """Now, or a millisecond after `previous` where that is later: timestamps only grow."""
     now = iso_timestamp(now_ms)
     return now if now > previous else iso_timestamp(unix_ms(previous) + 1)
-
-
-def _decided(draft: Draft, one: Transaction) -> Decision[Any] | None:
-    """What the transaction decides on the draft; None when it has been answered already."""
-    conflict = _conflict(draft, one.expected) if one.expected else None
-    if conflict is not None:
-        one.answer(conflict)
-        return None
-    try:
-        return one.decide(draft)
-    except Exception as error:  # noqa: BLE001 the caller's own error goes back to the caller
-        one.fail(error)
-        return None
 
 
 def _conflict(view: View, expected: Mapping[str | int, int]) -> Conflict | None:
@@ -160,20 +200,15 @@ def _last_change(view: View, key: str | int) -> Version:
     return stream.changed if stream else NO_VERSION
 
 
-def _encoded(operations: Sequence[Operation], txn: str) -> bytes:
-    if txn:
-        for operation in operations:
-            operation.txn = txn
-    return _ENCODER.encode(operations)[1:-1]
-
-
-def _applied(plan: Plan, one: Transaction, operations: Sequence[Operation]) -> bool:
+def _applied(plan: Plan, operations: Sequence[Operation]) -> Exception | None:
+    """Take the operations into the draft; the error when they do not fit, and then the draft is spoilt."""
     try:
         plan.draft.apply(operations, plan.version)
-    except (LakebedError, KeyError) as error:
-        one.fail(_unknown_kind(error) if isinstance(error, KeyError) else error)
-        return False
-    return True
+    except KeyError as error:
+        return _unknown_kind(error)
+    except Exception as error:  # noqa: BLE001 a part refuses: its error goes back to the caller
+        return error
+    return None
 
 
 def _document(plan: Plan, pieces: list[bytes]) -> bytes:

@@ -11,12 +11,12 @@ import asyncio
 from lakebed.clock import Clock
 from lakebed.errors import NotFound
 from lakebed.kernel.bundle import BUNDLE_SIZE
-from lakebed.kernel.identity import Identity, floor_of, identity_of
+from lakebed.kernel.identity import Identity, identity_of, oldest_version
 from lakebed.kernel.metrics import LogMetrics
 from lakebed.kernel.parts import Registry
-from lakebed.kernel.replay import Loaded, load, replay_run
+from lakebed.kernel.replay import Loaded, load_awake, replay_run
 from lakebed.kernel.state import Draft, Snapshot
-from lakebed.kernel.store import LogStore, Version
+from lakebed.kernel.store import NO_VERSION, LogStore, Version
 
 
 class Head:
@@ -36,7 +36,7 @@ class Head:
         self.registry = registry
         self.clock = clock
         self.metrics = metrics
-        self._young_s = retention_s / 4
+        self.young_s = retention_s / 4
         self._advanced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.identity: Identity = identity_of(loaded.snapshot, store.name)
         self.snapshot: Snapshot
@@ -55,7 +55,7 @@ class Head:
         while True:
             began_s = self.clock.boot_s()
             bodies = await self.store.read_many(self.next, BUNDLE_SIZE)
-            if self._too_old():
+            if self.is_old():
                 await self.reload()
                 return
             self._replay(bodies)
@@ -63,11 +63,12 @@ class Head:
                 self._confirmed_s = began_s
                 return
 
-    async def accept(self, snapshot: Snapshot, size_bytes: int, hint: bool, began_s: float) -> bool:
-        """Our commit was created: make its snapshot ours. False when the number turns out to be of the past."""
-        if self._too_old():
+    async def accept(self, snapshot: Snapshot, size_bytes: int, hint: bool, began_s: float) -> bool | None:
+        """Our commit was created: make its snapshot ours. False when its number was of the past, None when none can tell."""
+        if self.is_old():
             await self.reload()
-            return snapshot.version >= floor_of(self.snapshot).version
+        if self.version >= snapshot.version:
+            return await self._was_present(snapshot.version)
         self._confirmed_s = began_s
         self._count_tail(snapshot.version, size_bytes, hint)
         self._move(snapshot)
@@ -75,15 +76,30 @@ class Head:
 
     async def reload(self) -> None:
         """Read the log from its newest checkpoint, as a newcomer would."""
-        began_s = self.clock.boot_s()
-        loaded = await load(self.store, self.registry)
+        loaded, began_s = await load_awake(self.store, self.registry, self.clock, self.young_s)
         if loaded is None:
             raise NotFound(f"{self.store.name} is gone", "Check the root; restore it if it was deleted by mistake")
         self._adopt(loaded, began_s)
 
+    def is_old(self) -> bool:
+        """Whether the log was last seen so long ago that its next number may have been used, and cleaned up, since."""
+        return self.clock.boot_s() - self._confirmed_s > self.young_s
+
     async def wait_advanced(self) -> None:
         """Return when the snapshot next changes."""
         await asyncio.shield(self._advanced)
+
+    async def _was_present(self, version: Version) -> bool | None:
+        """Whether a number that we created, and that the log has passed since, was part of it.
+
+        Numbers are deleted only behind a committed floor, and the snapshot is younger than the creation: what it does not
+        show as deleted was ours by right. Below that, a commit alone among deleted ones was created after they went.
+        """
+        deleted_below = oldest_version(self.snapshot)
+        if version >= deleted_below:
+            return True
+        left = [other for other in await self.store.versions(NO_VERSION) if other < deleted_below]
+        return False if left == [version] else None
 
     def _replay(self, bodies: list[bytes]) -> None:
         if not bodies:
@@ -103,6 +119,8 @@ class Head:
 
     def _move(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
+        self.metrics.version.set(snapshot.version)
+        self.metrics.state_bytes.set(snapshot.weight_bytes)
         advanced, self._advanced = self._advanced, asyncio.get_running_loop().create_future()
         if not advanced.done():
             advanced.set_result(None)
@@ -110,6 +128,3 @@ class Head:
     def _count_tail(self, version: Version, size_bytes: int, hint: bool) -> None:
         self.hinted = version if hint else self.hinted
         self.tail_bytes = 0 if hint else self.tail_bytes + size_bytes
-
-    def _too_old(self) -> bool:
-        return self.clock.boot_s() - self._confirmed_s > self._young_s

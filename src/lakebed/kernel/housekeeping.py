@@ -10,7 +10,7 @@ from contextlib import suppress
 import msgspec
 
 from lakebed.config import KernelSettings
-from lakebed.errors import Conflict, Corrupt, LakebedError, Unavailable
+from lakebed.errors import Conflict, Corrupt, Unavailable
 from lakebed.kernel.bundle import BUNDLE_SIZE, bundle_name, encode_bundle
 from lakebed.kernel.checkpoint import POINTER, Pointer, checkpoint_name, encode_checkpoint
 from lakebed.kernel.head import Head
@@ -55,8 +55,7 @@ class Housekeeping:
     def committed(self, snapshot: Snapshot, hint: bool) -> None:
         """A commit of ours was won: queue what it calls for."""
         if hint:
-            self._checkpointing = True
-            self._add(lambda: self._checkpoint_once(snapshot))
+            self._checkpointing = self._add(lambda: self._checkpoint_once(snapshot))
         if (snapshot.version + 1) % BUNDLE_SIZE == 0:
             self.bundle(Version(snapshot.version + 1 - BUNDLE_SIZE))
 
@@ -113,10 +112,12 @@ class Housekeeping:
         if len(commits) == BUNDLE_SIZE:
             await self._head.store.put_document(bundle_name(first), encode_bundle(first, commits))
 
-    def _add(self, job: Job) -> None:
-        if len(self._jobs) < _JOBS_MAX:
-            self._jobs.append(job)
-            self._arrived.set()
+    def _add(self, job: Job) -> bool:
+        if len(self._jobs) >= _JOBS_MAX:
+            return False
+        self._jobs.append(job)
+        self._arrived.set()
+        return True
 
     async def _run(self) -> None:
         while self._jobs or not self._closed:
@@ -127,7 +128,7 @@ class Housekeeping:
             job = self._jobs.popleft()
             try:
                 await job()
-            except LakebedError as error:
+            except Exception as error:  # noqa: BLE001 the next job has its own chance
                 self._logger.warning("housekeeping failed", log=self._head.store.name, error=str(error))
 
 

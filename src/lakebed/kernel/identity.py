@@ -44,10 +44,13 @@ def identity_of(snapshot: Snapshot, name: str) -> Identity:
     entry = snapshot.get(IDENTITY_KEY)
     if entry is None:
         raise Corrupt(f"{name} has no identity in its first commit", "This is not a Lakebed log: check the root")
-    form = entry.decode(_FormatOnly).format
-    if form > FORMAT:
-        raise Invalid(f"{name} has format {form}; this program knows up to {FORMAT}", "Use a newer Lakebed")
-    return entry.decode(Identity)
+    try:
+        form = entry.decode(_FormatOnly).format
+        if form > FORMAT:
+            raise Invalid(f"{name} has format {form}; this program knows up to {FORMAT}", "Use a newer Lakebed")
+        return entry.decode(Identity)
+    except msgspec.DecodeError as error:
+        raise Corrupt(f"{name} has an identity that cannot be read ({error})", "Check the root") from error
 
 
 def floor_of(snapshot: Snapshot) -> Floor:

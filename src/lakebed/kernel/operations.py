@@ -15,7 +15,7 @@ from lakebed.errors import Corrupt, Invalid
 from lakebed.kernel.store import Version
 
 
-class Operation(msgspec.Struct, tag_field="type", omit_defaults=True, kw_only=True):
+class Operation(msgspec.Struct, tag_field="type", omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
     """One step of a commit. It belongs to the kernel once a decision has returned it."""
 
     txn: str = ""
@@ -91,10 +91,24 @@ class Codec:
         ]
         shape = msgspec.defstruct("KnownCommit", fields, bases=(Commit,), frozen=True, forbid_unknown_fields=True)
         self._decoder: msgspec.json.Decoder[Commit] = msgspec.json.Decoder(cast(type[Commit], shape))
+        self._operations = msgspec.json.Decoder(list[union])
         self._encoder = msgspec.json.Encoder()
 
     def encode(self, commit: Commit) -> bytes:
         return self._encoder.encode(commit)
+
+    def encode_operations(self, operations: Sequence[Operation]) -> bytes:
+        """A list in JSON, on one line, that is sure to be read again: one that is not would make the log unreadable to all."""
+        document = self._encoder.encode(operations)
+        try:
+            self._operations.decode(document)
+        except msgspec.DecodeError as error:
+            raise Invalid(
+                f"operations that could not be read again ({error})", "Give fields of the right types"
+            ) from error
+        if b"\n" in document:
+            raise Invalid("a value holds a line break between its tokens", "Give JSON on one line, as Put.of does")
+        return document
 
     def decode(self, body: bytes, version: Version, log: str) -> Commit:
         """The commit that must stand at `version` of `log`."""

@@ -9,8 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-from lakebed.errors import Invalid
+from lakebed.errors import Invalid, LakebedError
 from lakebed.kernel.operations import Codec, Operation
+
+
+class Misfit(Invalid):
+    """A commit that was read back does not follow from those before it."""
+
+    def __init__(self, error: Exception, version: int) -> None:
+        super().__init__(error.problem if isinstance(error, LakebedError) else f"{type(error).__name__}: {error}")
+        self.version = version
 
 
 class Frozen(Protocol):
@@ -34,7 +42,10 @@ class PartDraft(Protocol):
         ...
 
     def apply_run(self, run: Sequence[tuple[Any, int]]) -> None:
-        """Take the operations, each with its version, of many whole commits; the same as one by one, but faster."""
+        """Take the operations, each with its version, of many whole commits; the same as one by one, but faster.
+
+        What does not fit is a `Misfit` that says in which commit; a transaction ends where version or `txn` changes.
+        """
         ...
 
     def finish(self) -> None:

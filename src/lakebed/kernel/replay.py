@@ -10,17 +10,19 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
-from lakebed.errors import Corrupt, Invalid, NotFound
+from lakebed.clock import Clock
+from lakebed.errors import Corrupt, Invalid, NotFound, Unavailable
 from lakebed.kernel.bundle import BUNDLE_SIZE, bundle_name, decode_bundle
 from lakebed.kernel.checkpoint import POINTER, Pointer, checkpoint_version, decode_checkpoint
 from lakebed.kernel.documents import commit_name
 from lakebed.kernel.identity import identity_of
 from lakebed.kernel.operations import Commit
-from lakebed.kernel.parts import Registry
+from lakebed.kernel.parts import Misfit, Registry
 from lakebed.kernel.state import Draft, Snapshot
-from lakebed.kernel.store import LogStore, Version
+from lakebed.kernel.store import NO_VERSION, LogStore, Version
 
 _BUNDLES_AT_ONCE = 8
+_TRIES = 5
 
 
 class Loaded(msgspec.Struct):
@@ -37,7 +39,30 @@ class Loaded(msgspec.Struct):
 
 async def load(store: LogStore, registry: Registry, upto: Version | None = None) -> Loaded | None:
     """The log at `upto`, or at its end; None when there is no log at all."""
-    return await _Loader(store, registry, upto).load()
+    for _ in range(_TRIES):
+        loader = _Loader(store, registry, upto)
+        try:
+            return await loader.load()
+        except Corrupt:
+            if not await loader.is_overtaken():
+                raise
+    raise Unavailable(f"{store.name} is cleaned up faster than it can be read", "Try again")
+
+
+async def load_awake(
+    store: LogStore, registry: Registry, clock: Clock, young_s: float, upto: Version | None = None
+) -> tuple[Loaded | None, float]:
+    """Like `load`, and when it began. A load that slept may have seen numbers of the past: it is done again."""
+    while True:
+        began_s = clock.boot_s()
+        try:
+            loaded = await load(store, registry, upto)
+        except (Corrupt, Invalid):
+            if clock.boot_s() - began_s <= young_s:
+                raise
+            continue
+        if clock.boot_s() - began_s <= young_s:
+            return loaded, began_s
 
 
 def replay_run(
@@ -49,11 +74,11 @@ def replay_run(
     try:
         draft.replay(commits)
     except Invalid as error:
-        files = f"{store.name}/{commit_name(first)}" + (
-            f" … {commit_name(first + len(bodies) - 1)}" if len(bodies) > 1 else ""
-        )
+        at = error.version if isinstance(error, Misfit) else first
+        more = "" if isinstance(error, Misfit) or len(bodies) == 1 else f" or one of the {len(bodies) - 1} after it"
         raise Corrupt(
-            f"{files} do not follow from the commits before: {error.problem}", "Restore them from a copy"
+            f"{store.name}/{commit_name(at)}{more} does not follow from the commits before it: {error.problem}",
+            "Restore the file from a copy of the log",
         ) from error
     return commits
 
@@ -64,6 +89,7 @@ class _Loader:
         self._registry = registry
         self._upto = upto
         self._read = 0
+        self._base_version = NO_VERSION
         self._damaged: list[str] = []
         self._unbundled: list[Version] = []
         self._hinted = Version(0)
@@ -71,6 +97,7 @@ class _Loader:
 
     async def load(self) -> Loaded | None:
         base = await self._base()
+        self._base_version = base.version
         draft = Draft(base, self._registry)
         last, timestamp = base.version, base.timestamp
         self._hinted = Version(max(0, base.version))
@@ -91,6 +118,13 @@ class _Loader:
             tuple(self._unbundled),
             tuple(self._damaged),
         )
+
+    async def is_overtaken(self) -> bool:
+        """Whether what we built on has been cleaned up while we read."""
+        if self._upto is not None:
+            return False
+        versions = [checkpoint_version(name) for name in await self._store.documents()]
+        return self._base_version not in versions and any(v is not None and v > self._base_version for v in versions)
 
     def _count_tail(self, commits: list[Commit], bodies: list[bytes]) -> None:
         since = 0
@@ -123,8 +157,11 @@ class _Loader:
             return None
         try:
             pointer = msgspec.json.decode(found, type=Pointer)
-        except msgspec.DecodeError:
-            self._damaged.append(POINTER)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            self._damage(POINTER)
+            return None
+        if checkpoint_version(pointer.name) != pointer.version:
+            self._damage(POINTER)
             return None
         return await self._checkpoint(pointer.name)
 
@@ -135,7 +172,7 @@ class _Loader:
         try:
             snapshot, _ = decode_checkpoint(document, name, self._registry)
         except Corrupt:
-            self._damaged.append(name)
+            self._damage(name)
             return None
         return snapshot
 
@@ -168,7 +205,7 @@ class _Loader:
         try:
             return first, decode_bundle(document, name)
         except Corrupt:
-            self._damaged.append(name)
+            self._damage(name)
             return None
 
     async def _singles(self, first: Version) -> tuple[Version, list[bytes]]:
@@ -181,10 +218,16 @@ class _Loader:
     async def _is_end(self, first: Version) -> bool:
         """Whether nothing stands at `first` or behind it; a number behind a missing one is damage."""
         later = await self._store.versions(Version(first - 1))
-        if later and later[0] != first:
+        if (
+            later and later[0] != first and await self._store.read(first) is None
+        ):  # a listing may miss what is being made
             name = f"{self._store.name}/{commit_name(first)}"
             raise Corrupt(f"{name} is missing though {commit_name(later[0])} exists", _gap_remedy(self._damaged))
         return not later
+
+    def _damage(self, name: str) -> None:
+        if name not in self._damaged:
+            self._damaged.append(name)
 
     async def _document(self, name: str) -> bytes | None:
         found = await self._store.get_document(name)
@@ -209,9 +252,9 @@ def _gap_remedy(damaged: list[str]) -> str:
     return f"Restore {' or '.join(damaged)} from a copy" if damaged else "Restore the file from a copy of the log"
 
 
-async def load_or_refuse(store: LogStore, registry: Registry, upto: Version) -> Loaded:
+async def load_or_refuse(store: LogStore, registry: Registry, clock: Clock, young_s: float, upto: Version) -> Loaded:
     """The log at an old version, or `NotFound` when that is gone or not yet there."""
-    loaded = await load(store, registry, upto)
+    loaded, _ = await load_awake(store, registry, clock, young_s, upto)
     if loaded is None or loaded.snapshot.version != upto:
         raise NotFound(f"{store.name} has no version {upto} to read", "Ask for one that 'lakebed log history' lists")
     return loaded

@@ -79,7 +79,7 @@ class StreamDraft:
         self._stream = base
         self._removed: list[tuple[int, int]] = []
         self._inserted: list[IndexEntry] = []
-        self.released: list[str] = []
+        self.released: list[IndexEntry] = []
         self.changed = base.changed
 
     def add(self, entry: IndexEntry) -> bool:
@@ -173,7 +173,9 @@ def _extended(stream: Stream, columns: AppendedColumns) -> Stream:
     )
 
 
-def _edited(stream: Stream, removed: list[tuple[int, int]], inserted: list[IndexEntry]) -> tuple[Stream, list[str]]:
+def _edited(
+    stream: Stream, removed: list[tuple[int, int]], inserted: list[IndexEntry]
+) -> tuple[Stream, list[IndexEntry]]:
     """Only the blocks that the edit touches, and those behind them when block borders move, are written anew."""
     low = min([start for start, _ in removed] + [entry.offset_start for entry in inserted])
     keep = bisect_right(stream.sealed, low, key=_block_end)
@@ -201,7 +203,7 @@ def _rechunked(stream: Stream, keep: int, merged: list[IndexEntry], start: int) 
     return Stream((*sealed, *blocks[:-1]), blocks[-1], len(fresh[-1]), start, stream.end, count, stream.changed)
 
 
-def _without(entries: list[IndexEntry], removed: list[tuple[int, int]]) -> tuple[list[IndexEntry], list[str]]:
+def _without(entries: list[IndexEntry], removed: list[tuple[int, int]]) -> tuple[list[IndexEntry], list[IndexEntry]]:
     kept, released = [], []
     covered = 0
     for entry in entries:
@@ -215,7 +217,7 @@ def _without(entries: list[IndexEntry], removed: list[tuple[int, int]]) -> tuple
                 "Remove whole entries",
             )
         covered += entry.offset_end - entry.offset_start
-        released.append(entry.segment)
+        released.append(entry)
     if covered != sum(end - start for start, end in removed):
         raise Invalid(f"some of {removed} holds no entries", "Remove only what a current snapshot shows")
     return kept, released

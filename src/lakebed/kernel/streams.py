@@ -11,6 +11,7 @@ import msgspec
 from lakebed.errors import Corrupt, Invalid
 from lakebed.kernel.blocks import BLOCK_MAX, Block, IndexEntry
 from lakebed.kernel.operations import Add, Operation, Remove
+from lakebed.kernel.parts import Misfit
 from lakebed.kernel.sortedmap import ABSENT, Absent, SortedMap
 from lakebed.kernel.store import Version
 from lakebed.kernel.stream import Stream, StreamDraft
@@ -147,12 +148,17 @@ class StreamsDraft:
         self._weight_bytes += _ENTRY_BYTES * len(adds) + sum([len(add.batches) for add in adds])
 
     def _one_by_one(self, run: Sequence[tuple[Operation, int]]) -> None:
-        transaction = None
-        for operation, version in run:
-            if transaction != (version, operation.txn):
-                self.finish()
-                transaction = (version, operation.txn)
-            self.apply(operation, version)
+        transaction, at = (-1, ""), -1
+        try:
+            for operation, version in run:
+                if transaction != (version, operation.txn):
+                    self.finish()
+                    transaction = (version, operation.txn)
+                at = version
+                self.apply(operation, version)
+            self.finish()
+        except Invalid as error:
+            raise Misfit(error, at) from error
 
     def _draft(self, number: int, version: int) -> StreamDraft:
         draft = self._changed.get(number)
@@ -170,9 +176,9 @@ class StreamsDraft:
             draft.finish()
         except Invalid as error:
             raise Invalid(f"stream {number}: {error.problem}", error.remedy) from error
-        for segment in draft.released:
-            self._count(segment, -1)
-            self._weight_bytes -= _ENTRY_BYTES
+        for entry in draft.released:
+            self._count(entry.segment, -1)
+            self._weight_bytes -= _ENTRY_BYTES + len(entry.batches)
         draft.released = []
 
     def _count(self, segment: str, change: int) -> None:
