@@ -39,6 +39,7 @@ BATCHES_MAX = 1 << 20
 _COLUMNS = 9
 _ALWAYS = 1 << 1
 _VARINT_BYTES_MAX = 10
+_SIGN = 80  # shifting this far leaves only the sign of any value here
 
 
 class BatchSummary(NamedTuple):
@@ -124,10 +125,27 @@ def _fold(summaries: Sequence[BatchSummary]) -> list[Sequence[int]]:
     producer = next_sequence = -1
     rows: list[Sequence[int]] = []
     for at, length, count, pid, pepoch, sequence, base_ms, max_ms, flags in summaries:
-        expected = next_sequence if pid == producer and pid != NO_PRODUCER else -1
-        deltas = (at - end, pid - producer, pepoch - epoch, sequence - expected, base_ms - timestamp, max_ms - base_ms)
-        a, p, e, s, b, m = (d + d if d >= 0 else -d - d - 1 for d in deltas)
-        rows.append((a, length, count, p, e, s, b, m, flags))
+        step, pid_step, epoch_step, base_step, spread = (
+            at - end,
+            pid - producer,
+            pepoch - epoch,
+            base_ms - timestamp,
+            max_ms - base_ms,
+        )
+        jump = sequence - (next_sequence if pid == producer != NO_PRODUCER else -1)
+        rows.append(
+            (
+                step << 1 ^ step >> _SIGN,
+                length,
+                count,
+                pid_step << 1 ^ pid_step >> _SIGN,
+                epoch_step << 1 ^ epoch_step >> _SIGN,
+                jump << 1 ^ jump >> _SIGN,
+                base_step << 1 ^ base_step >> _SIGN,
+                spread << 1 ^ spread >> _SIGN,
+                flags,
+            )
+        )
         end, producer, epoch, next_sequence, timestamp = at + length, pid, pepoch, sequence + count, base_ms
     return rows
 
@@ -136,15 +154,15 @@ def _unfold(columns: list[list[int]]) -> list[BatchSummary]:
     end = epoch = timestamp = 0
     producer = next_sequence = -1
     summaries = []
-    for row in zip(*columns, strict=True):
-        a, length, count, p, e, s, b, m, flags = row
-        at, pid, pepoch, s, base_ms, m = (
-            base + ((delta >> 1) ^ -(delta & 1))
-            for base, delta in ((end, a), (producer, p), (epoch, e), (0, s), (timestamp, b), (0, m))
-        )
-        sequence = s + (next_sequence if pid == producer and pid != NO_PRODUCER else -1)
-        summaries.append(BatchSummary(at, length, count, pid, pepoch, sequence, base_ms, base_ms + m, flags))
-        end, producer, epoch, next_sequence, timestamp = at + length, pid, pepoch, sequence + count, base_ms
+    for step, length, count, pid_step, epoch_step, jump, base_step, spread, flags in zip(*columns, strict=True):
+        at = end + (step >> 1 ^ -(step & 1))
+        pid = producer + (pid_step >> 1 ^ -(pid_step & 1))
+        epoch += epoch_step >> 1 ^ -(epoch_step & 1)
+        timestamp += base_step >> 1 ^ -(base_step & 1)
+        sequence = (next_sequence if pid == producer != NO_PRODUCER else -1) + (jump >> 1 ^ -(jump & 1))
+        max_ms = timestamp + (spread >> 1 ^ -(spread & 1))
+        summaries.append(BatchSummary(at, length, count, pid, epoch, sequence, timestamp, max_ms, flags))
+        end, producer, next_sequence = at + length, pid, sequence + count
     return summaries
 
 

@@ -31,6 +31,11 @@ def test_every_public_name_can_be_had() -> None:
         lakebed.records.absent  # noqa: B018
 
 
+def test_warming_twice_does_no_harm() -> None:
+    lakebed.records.warm()
+    lakebed.records.warm()
+
+
 def test_compiled_code_goes_where_the_operator_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEBED_NUMBA_CACHE_DIR", str(tmp_path))
     folder = jit._cache_folder()
