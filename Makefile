@@ -15,6 +15,7 @@ help: ## list the targets
 setup: $(STAMP) ## create .venv with the lakebed command
 
 .cache/uv/bin/uv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Lakebed needs Python 3.11 or newer: make PYTHON=python3.12 …"; exit 1; }
 	$(PYTHON) -m venv .cache/uv
 	.cache/uv/bin/python -m pip install --quiet --require-hashes -r requirements/uv.txt
 
@@ -34,7 +35,7 @@ test: setup ## everything; installs the servers it needs
 	$(BIN)/pytest
 
 demo: setup ## the main job, end to end, in a scratch folder
-	$(BIN)/python -m lakebed.cli demo
+	$(BIN)/lakebed demo
 
 bench: setup ## PART=kernel [QUICK=1]
 	$(BIN)/python -m bench $(PART) $(if $(QUICK),--quick)
