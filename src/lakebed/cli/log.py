@@ -12,11 +12,24 @@ from typing import Any
 import click
 import msgspec
 
-from lakebed.cli.opening import DEFAULT_LOG, opened_log
+from lakebed.cli.opening import DEFAULT_LOG, opened_log, opened_store
 from lakebed.cli.options import Call, Command, common_options
 from lakebed.cli.tables import print_facts, print_rows
-from lakebed.errors import Invalid, NotFound
-from lakebed.kernel import Commit, CommitLog, Operation, Snapshot, Stream, Version, floor_of, oldest_version
+from lakebed.errors import EXIT_DONE, EXIT_FAILED, Invalid, NotFound
+from lakebed.kernel import (
+    KERNEL_PARTS,
+    Commit,
+    CommitLog,
+    Operation,
+    Registry,
+    Snapshot,
+    Stream,
+    Verification,
+    Version,
+    floor_of,
+    oldest_version,
+    verify,
+)
 
 _SHOWN_MAX = 100_000
 _VALUE_WIDTH = 80
@@ -126,6 +139,35 @@ def state(call: Call, name: str, version: int | None, at: str | None, prefix: st
         print_rows(streams)
 
     _run(call, name, look)
+
+
+@command.command(
+    "verify",
+    cls=Command,
+    examples=[
+        ("lakebed log verify", "Read everything and hold it against everything else"),
+        ("lakebed log verify --log cluster --json", "The same for a machine; exit code 1 when something is wrong"),
+    ],
+)
+@_log_option
+@common_options
+def verify_log(call: Call, name: str) -> int:
+    """Read every document of a log and report all damage."""
+
+    async def look() -> Verification:
+        async with opened_store(call.settings, name) as store:
+            return await verify(store, Registry(KERNEL_PARTS))
+
+    found = asyncio.run(look())
+    if call.output.as_json:
+        call.output.document(found)
+    else:
+        facts = msgspec.structs.asdict(found)
+        findings = facts.pop("findings")
+        print_facts(facts)
+        print_rows([msgspec.structs.asdict(finding) for finding in findings])
+        call.output.text("nothing is wrong" if found.ok else f"{len(findings)} findings")
+    return EXIT_DONE if found.ok else EXIT_FAILED
 
 
 def _run(call: Call, name: str, look: Look) -> None:

@@ -22,14 +22,24 @@ async def opened_log(
 ) -> AsyncIterator[CommitLog]:
     """The log `name` of the root, closed afterwards."""
     clock = clock or SystemClock()
-    objects = open_store(settings.root, store_options(settings.objects))
-    try:
-        store = _log_store(settings, objects, log_prefix(name), clock)
+    async with opened_store(settings, name, clock) as store:
         log = await CommitLog.open(store, Registry(KERNEL_PARTS), clock=clock, settings=settings.kernel, create=create)
         try:
             yield log
         finally:
             await log.close()
+
+
+@asynccontextmanager
+async def opened_store(settings: Settings, name: str, clock: Clock | None = None) -> AsyncIterator[LogStore]:
+    """Where the log `name` of the root lies, whether or not there is a log."""
+    objects = open_store(settings.root, store_options(settings.objects))
+    try:
+        store = _log_store(settings, objects, log_prefix(name), clock or SystemClock())
+        try:
+            yield store
+        finally:
+            await store.close()
     finally:
         await objects.close()
 

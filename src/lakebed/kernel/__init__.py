@@ -9,6 +9,7 @@ from lakebed.kernel.identity import Floor, Identity, floor_of, oldest_version
 from lakebed.kernel.keys import Entry, KeysPart
 from lakebed.kernel.object_store import ObjectLogStore
 from lakebed.kernel.operations import Add, Commit, Delete, Operation, Put, Remove
+from lakebed.kernel.oxia_store import OxiaLogStore
 from lakebed.kernel.parts import Frozen, Part, PartDraft, Registry
 from lakebed.kernel.results import CommitResult, Committed, Conflict, Decision, Unknown
 from lakebed.kernel.sortedmap import ABSENT, Absent, SortedMap
@@ -16,6 +17,7 @@ from lakebed.kernel.state import KERNEL_PARTS, Snapshot, View
 from lakebed.kernel.store import NO_VERSION, LogStore, Version
 from lakebed.kernel.stream import Stream
 from lakebed.kernel.streams import StreamsPart
+from lakebed.kernel.verify import Finding, Verification, verify
 
 __all__ = [
     "ABSENT",
@@ -34,6 +36,7 @@ __all__ = [
     "Delete",
     "Entry",
     "FileLogStore",
+    "Finding",
     "Floor",
     "Frozen",
     "Identity",
@@ -42,6 +45,7 @@ __all__ = [
     "LogStore",
     "ObjectLogStore",
     "Operation",
+    "OxiaLogStore",
     "Part",
     "PartDraft",
     "Put",
@@ -52,6 +56,7 @@ __all__ = [
     "Stream",
     "StreamsPart",
     "Unknown",
+    "Verification",
     "Version",
     "View",
     "check_fence",
@@ -59,4 +64,5 @@ __all__ = [
     "floor_of",
     "oldest_version",
     "take_fence",
+    "verify",
 ]
