@@ -109,7 +109,8 @@ class LocalStore:
         try:
             self._files.create_synced(path.parent, path.name, body, modified_ns)
         except FileExistsError:
-            self._stat(path)  # refuses what is not an object
+            if path.is_dir():
+                raise Invalid(f"{path} is a folder of other objects", "Choose another name") from None
             raise Exists(f"{path} exists") from None
         except FileNotFoundError:
             self._made.discard(path.parent)
@@ -168,7 +169,10 @@ class LocalStore:
         """Once per folder and process: it may have been made by one that has not synced it."""
         if folder in self._made:
             return
-        self._files.make_folder(folder)
+        try:
+            self._files.make_folder(folder)
+        except (FileExistsError, NotADirectoryError):
+            raise Invalid(f"{folder} is, or lies below, an object", "Choose another name") from None
         if len(self._made) >= _FOLDERS_MADE_MAX:
             self._made.clear()
         self._made.add(folder)
