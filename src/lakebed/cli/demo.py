@@ -14,14 +14,14 @@ from typing import Any
 import click
 from rich.text import Text
 
-from lakebed.cli.opening import DEFAULT_LOG, log_prefix, opened_log
+from lakebed.cli.opening import DEFAULT_LOG, opened_log
 from lakebed.cli.options import Command, json_option
 from lakebed.cli.output import Output
 from lakebed.cli.tables import console
 from lakebed.clock import Clock, SystemClock
 from lakebed.config import Settings
 from lakebed.errors import Corrupt, Invalid, Unavailable
-from lakebed.kernel import Add, CommitLog, Committed, Conflict, Decision, Identity, Put, View
+from lakebed.kernel import Add, CommitLog, Committed, Conflict, Decision, Identity, Put, View, log_prefix
 
 _STREAM = 7
 _RACE_EACH, _RACE_AT_ONCE = 200, 5

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from lakebed.clock import Clock, SystemClock
 from lakebed.config import ObjectSettings, Secret, Settings
 from lakebed.errors import Invalid
-from lakebed.kernel import KERNEL_PARTS, CommitLog, FileLogStore, Identity, LogStore, ObjectLogStore, Registry
+from lakebed.kernel import (
+    KERNEL_PARTS,
+    CommitLog,
+    FileLogStore,
+    Identity,
+    LogStore,
+    ObjectLogStore,
+    Registry,
+    domain_log,
+    log_prefix,
+)
 from lakebed.objects import LocalStore, ObjectStore, StoreOptions, open_store
 
-DEFAULT_LOG = "domain=00"
-_LOG_NAME = re.compile(r"cluster|lake|domain=\d{2,3}")
+DEFAULT_LOG = domain_log(0)
 
 
 @asynccontextmanager
@@ -42,13 +50,6 @@ async def opened_store(settings: Settings, name: str, clock: Clock | None = None
             await store.close()
     finally:
         await objects.close()
-
-
-def log_prefix(name: str) -> str:
-    """Where in a root the log `name` lies."""
-    if not _LOG_NAME.fullmatch(name):
-        raise Invalid(f"no log is called {name!r}", "Use cluster, lake or domain=NN, such as domain=00")
-    return f"meta/{name}/_delta_log"
 
 
 def store_options(settings: ObjectSettings) -> StoreOptions:

@@ -3,6 +3,7 @@
 from lakebed.kernel.blocks import FILE_TYPES, IndexEntry
 from lakebed.kernel.cleanup import CleanUp
 from lakebed.kernel.commit_log import CommitLog
+from lakebed.kernel.faulty_store import FaultyLogStore
 from lakebed.kernel.fence import check_fence, fence_token, take_fence
 from lakebed.kernel.file_store import FileLogStore
 from lakebed.kernel.identity import Floor, Identity, floor_of, oldest_version
@@ -11,7 +12,9 @@ from lakebed.kernel.object_store import ObjectLogStore
 from lakebed.kernel.operations import Add, Commit, Delete, Operation, Put, Remove
 from lakebed.kernel.oxia_store import OxiaLogStore
 from lakebed.kernel.parts import Frozen, Part, PartDraft, Registry
+from lakebed.kernel.paths import CLUSTER_LOG, LAKE_LOG, ROOT_FILE, domain_log, log_prefix
 from lakebed.kernel.results import CommitResult, Committed, Conflict, Decision, Unknown
+from lakebed.kernel.root import Root, open_root
 from lakebed.kernel.sortedmap import ABSENT, Absent, SortedMap
 from lakebed.kernel.state import KERNEL_PARTS, Snapshot, View
 from lakebed.kernel.store import NO_VERSION, LogStore, Version
@@ -21,9 +24,12 @@ from lakebed.kernel.verify import Finding, Verification, verify
 
 __all__ = [
     "ABSENT",
+    "CLUSTER_LOG",
     "FILE_TYPES",
     "KERNEL_PARTS",
+    "LAKE_LOG",
     "NO_VERSION",
+    "ROOT_FILE",
     "Absent",
     "Add",
     "CleanUp",
@@ -35,6 +41,7 @@ __all__ = [
     "Decision",
     "Delete",
     "Entry",
+    "FaultyLogStore",
     "FileLogStore",
     "Finding",
     "Floor",
@@ -51,6 +58,7 @@ __all__ = [
     "Put",
     "Registry",
     "Remove",
+    "Root",
     "Snapshot",
     "SortedMap",
     "Stream",
@@ -60,9 +68,12 @@ __all__ = [
     "Version",
     "View",
     "check_fence",
+    "domain_log",
     "fence_token",
     "floor_of",
+    "log_prefix",
     "oldest_version",
+    "open_root",
     "take_fence",
     "verify",
 ]
