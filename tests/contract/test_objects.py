@@ -85,7 +85,7 @@ async def test_azurite_keeps_the_contract(check: Check, opened: list[ObjectStore
 @pytest.mark.services
 @every_check
 async def test_fake_gcs_keeps_the_contract(check: Check, opened: list[ObjectStore], fake_gcs: GoogleServer) -> None:
-    options = StoreOptions(endpoint=fake_gcs.endpoint, anonymous=True)
+    options = StoreOptions(endpoint=fake_gcs.endpoint, token=fake_gcs.token, retries=1, retry_timeout_s=2.0)
     url = f"gs://{fake_gcs.bucket}/{uuid.uuid4().hex}"
     await check(_remembering(opened, lambda: open_store(url, options)))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.services.google_gateway import gateway
 from tests.services.processes import answers, free_port, install, install_lock, running
 from tests.services.requirement import require
 
@@ -20,26 +21,29 @@ BUCKET = "test"
 
 @dataclass(frozen=True)
 class GoogleServer:
-    """Where it listens; it lets everybody in."""
+    """Where it listens. It takes any token; one must be given, or the client goes looking for credentials."""
 
     endpoint: str
     bucket: str = BUCKET
+    token: str = "loopback-only"
 
 
 @pytest.fixture(scope="session")
 def fake_gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoogleServer]:
     """fake-gcs-server with one bucket, in memory."""
     program, port = _installed(), free_port()
-    server = GoogleServer(f"http://127.0.0.1:{port}")
+    endpoint = f"http://127.0.0.1:{port}"
     command = [program, "-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-backend", "memory"]
-    command += ["-public-host", f"127.0.0.1:{port}", "-external-url", server.endpoint, "-log-level", "warn"]
-    with running("fake-gcs-server", command, tmp_path_factory.mktemp("gcs"), lambda: answers(port)):
+    command += ["-public-host", f"127.0.0.1:{port}", "-external-url", endpoint, "-log-level", "warn"]
+    with (
+        running("fake-gcs-server", command, tmp_path_factory.mktemp("gcs"), lambda: answers(port)),
+        gateway(port) as gateway_port,
+    ):
         body = json.dumps({"name": BUCKET}).encode()
         headers = {"Content-Type": "application/json"}
-        urllib.request.urlopen(
-            urllib.request.Request(f"{server.endpoint}/storage/v1/b?project=test", body, headers), timeout=10
-        ).close()
-        yield server
+        request = urllib.request.Request(f"{endpoint}/storage/v1/b?project=test", body, headers)
+        urllib.request.urlopen(request, timeout=10).close()
+        yield GoogleServer(f"http://127.0.0.1:{gateway_port}")
 
 
 def _installed() -> Path:
