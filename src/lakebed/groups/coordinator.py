@@ -1,0 +1,345 @@
+"""The coordinator of one slot: the groups it leads, in memory, and the steps that requests and timers lead to.
+
+The shell holds the lease, commits every step with `Step.decide` in the order it got them, tells `settle` or `fail`, and
+runs the effects it is handed. Invariant: memory runs ahead of the log only by steps that are under way; when one fails,
+the group is dropped and loaded again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from lakebed.clock import Clock
+from lakebed.groups import classic_join, classic_members, consumer_heartbeat, describe, offsets
+from lakebed.groups.callers import Caller
+from lakebed.groups.classic_group import ClassicGroup
+from lakebed.groups.consumer_group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerGroup
+from lakebed.groups.effects import Answer, Effect, Fence, Step, Timer, Turn
+from lakebed.groups.keys import group_ids, has_offsets, offset_entries, slot_of
+from lakebed.groups.ledger import Ledger
+from lakebed.groups.loading import load_group
+from lakebed.groups.offsets import FetchedOffsets, Group, OffsetCommit, OffsetFetch, Place
+from lakebed.groups.records import Phase
+from lakebed.groups.settings import GroupSettings
+from lakebed.groups.topics import Topics
+from lakebed.kernel import View
+from lakebed.protocol import (
+    ErrorCode,
+    consumer_group_describe,
+    consumer_group_heartbeat,
+    describe_groups,
+    heartbeat,
+    join_group,
+    leave_group,
+    list_groups,
+    sync_group,
+)
+
+_KEYS_MAX = 10_000
+_LEAVE_BATCH_VERSION = 3
+
+
+class Coordinator:
+    """Leads the groups of slot `slot` of `slots`. `view` gives the log's newest snapshot that this process knows."""
+
+    def __init__(
+        self,
+        slot: int,
+        slots: int,
+        fence: Fence,
+        *,
+        clock: Clock,
+        view: Callable[[], View],
+        topics: Callable[[], Topics],
+        settings: GroupSettings,
+    ) -> None:
+        self._slot, self._slots = slot, slots
+        self._fence = fence
+        self._clock = clock
+        self._view = view
+        self._topics = topics
+        self._settings = settings
+        self._groups: dict[str, Group] = {}
+        self._ledger = Ledger()
+
+    def take_over(self) -> Iterator[Step]:
+        """Load every group of the slot that has members; each gets its timers afresh. The fence must be committed before."""
+        for group_id in self.group_ids():
+            yield self.reload(group_id)
+
+    def reload(self, group_id: str) -> Step:
+        """Load a group from the newest view, with its timers."""
+        turn = self._turn(group_id)
+        group = load_group(self._view(), group_id)
+        if group is not None and group.members:
+            self._groups[group_id] = group
+            if isinstance(group, ClassicGroup):
+                classic_members.resume(group, turn, self._settings)
+            else:
+                consumer_heartbeat.resume(group, turn, self._settings)
+        return self._step(turn)
+
+    def join(self, request: join_group.JoinGroupRequest, caller: Caller) -> Step:
+        """JoinGroup. The answer may come with a later step."""
+        turn = self._turn(request.group_id)
+        code = classic_join.check_join(request, self._settings)
+        group = None if code else self._group(request.group_id)
+        if not code and (group is None or (isinstance(group, ConsumerGroup) and not group.members)):
+            code = ErrorCode.UNKNOWN_MEMBER_ID if request.member_id else ErrorCode.NONE
+            if group is not None and not code:
+                group.erase(turn)
+            group = ClassicGroup(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            full = len(group.members) >= self._settings.consumer_members_max
+            code = ErrorCode.GROUP_MAX_SIZE_REACHED if full else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if code or not isinstance(group, ClassicGroup):
+            refusal = join_group.JoinGroupResponse(error_code=code, member_id=request.member_id)
+            turn.answer(caller.ticket, refusal)
+        else:
+            self._groups[request.group_id] = group
+            classic_join.join(group, turn, self._settings, request, caller, str(self._clock.uuid7()))
+        return self._step(turn)
+
+    def sync(self, request: sync_group.SyncGroupRequest, caller: Caller) -> Step:
+        """SyncGroup. The answer may come with a later step."""
+        turn = self._turn(request.group_id)
+        group = self._group(request.group_id) if request.group_id else None
+        if isinstance(group, ClassicGroup):
+            classic_members.sync(group, turn, request, caller)
+        else:
+            code = ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
+            turn.answer(caller.ticket, sync_group.SyncGroupResponse(error_code=code))
+        return self._step(turn)
+
+    def heartbeat(self, request: heartbeat.HeartbeatRequest, caller: Caller) -> Step:
+        """Heartbeat: memory only."""
+        turn = self._turn(request.group_id)
+        group = self._group(request.group_id) if request.group_id else None
+        if isinstance(group, ClassicGroup):
+            classic_members.beat(group, turn, request, caller)
+        else:
+            code = ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
+            turn.answer(caller.ticket, heartbeat.HeartbeatResponse(error_code=code))
+        return self._step(turn)
+
+    def leave(self, request: leave_group.LeaveGroupRequest, caller: Caller) -> Step:
+        """LeaveGroup; before version 3 it names one member and has one code."""
+        turn = self._turn(request.group_id)
+        if caller.version < _LEAVE_BATCH_VERSION:
+            one = leave_group.MemberIdentity(member_id=request.member_id)
+            request = leave_group.LeaveGroupRequest(group_id=request.group_id, members=[one])
+        group = self._group(request.group_id) if request.group_id else None
+        if not request.group_id:
+            code = ErrorCode.INVALID_GROUP_ID
+            turn.answer(caller.ticket, leave_group.LeaveGroupResponse(error_code=code))
+        elif isinstance(group, ClassicGroup):
+            classic_members.leave(group, turn, self._settings, request, caller)
+        else:
+            self._leave_consumers(group, turn, request, caller)
+        if caller.version < _LEAVE_BATCH_VERSION:
+            turn.effects[:] = [_for_one(effect) for effect in turn.effects]
+        return self._step(turn)
+
+    def consumer_heartbeat(
+        self, request: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest, caller: Caller
+    ) -> Step:
+        """ConsumerGroupHeartbeat: the whole of the new protocol."""
+        turn = self._turn(request.group_id)
+        code, message = consumer_heartbeat.check_heartbeat(request, self._settings, caller.version)
+        group = None if code else self._group(request.group_id)
+        joins = request.member_epoch == 0
+        if not code and joins and (group is None or (isinstance(group, ClassicGroup) and group.phase is Phase.EMPTY)):
+            group = self._converted(group, turn)
+        if not code and not isinstance(group, ConsumerGroup):
+            dead = isinstance(group, ClassicGroup) and group.phase is Phase.DEAD
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE if dead else ErrorCode.GROUP_ID_NOT_FOUND
+            message = f"Group {request.group_id} " + ("not found." if group is None else "is not a consumer group.")
+        if code or not isinstance(group, ConsumerGroup):
+            turn.answer(caller.ticket, consumer_heartbeat.refused(code, message))
+            return self._step(turn)
+        topics = self._topics()
+        if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
+            consumer_heartbeat.leave(group, turn, topics, request, caller)
+        else:
+            unique = str(self._clock.uuid7())
+            consumer_heartbeat.beat(group, turn, self._settings, topics, request, caller, unique)
+        if group.is_saved:
+            self._groups[request.group_id] = group
+        else:
+            turn.changes.clear()
+        return self._step(turn)
+
+    def commit_offsets(self, request: OffsetCommit, caller: Caller) -> Step:
+        """OffsetCommit; the answer is an `OffsetAnswer`."""
+        turn = self._turn(request.group_id)
+        offsets.commit(self._group(request.group_id), turn, self._settings, request, caller)
+        return self._step(turn)
+
+    def fetch_offsets(self, request: OffsetFetch, view: View) -> FetchedOffsets:
+        """OffsetFetch on a snapshot no older than the request; it is only a look."""
+        return offsets.fetch(self._group(request.group_id), view, request)
+
+    def delete_offsets(self, group_id: str, places: Sequence[Place], caller: Caller) -> Step:
+        """OffsetDelete; the answer is an `OffsetAnswer`."""
+        turn = self._turn(group_id)
+        offsets.delete(self._group(group_id), turn, self._view(), self._topics(), places, caller.ticket)
+        return self._step(turn)
+
+    def delete_group(self, group_id: str, caller: Caller) -> Step:
+        """One group of DeleteGroups; the answer is an error code."""
+        turn = self._turn(group_id)
+        group, view = self._group(group_id), self._view()
+        code = _delete_refusal(group, has_offsets(view, group_id))
+        if not group_id:
+            code = ErrorCode.INVALID_GROUP_ID
+        if not code:
+            turn.sweep = lambda newest: offsets.topic_keys(newest, group_id, None)
+            self._bury(group, turn)
+        turn.answer(caller.ticket, code)
+        return self._step(turn)
+
+    def expire(self, group_id: str) -> Step:
+        """Forget what is older than the retention of offsets, and the group with its last offset if it is empty."""
+        turn = self._turn(group_id)
+        group, topics, retention_ms = self._group(group_id), self._topics(), self._settings.offsets_retention_ms
+
+        def expired(view: View) -> list[str]:
+            return list(offsets.expired_keys(group, group_id, view, topics, turn.now_ms, retention_ms))[:_KEYS_MAX]
+
+        found, view = expired(self._view()), self._view()
+        if found:
+            turn.sweep = expired
+        if group is not None and len(found) == sum(1 for _ in offset_entries(view, group_id)) and _is_idle(group):
+            self._bury(group, turn)
+        return self._step(turn)
+
+    def forget_topic(self, group_id: str, topic_id: bytes) -> Step:
+        """A topic is deleted: so are its offsets."""
+        turn = self._turn(group_id)
+        if next(offsets.topic_keys(self._view(), group_id, topic_id), None) is not None:
+            turn.sweep = lambda view: offsets.topic_keys(view, group_id, topic_id)
+        return self._step(turn)
+
+    def fired(self, timer: Timer) -> Step:
+        """A timer that `Arm` asked for has come to its end."""
+        turn = self._turn(timer.group_id)
+        group = self._groups.get(timer.group_id)
+        if isinstance(group, ClassicGroup):
+            classic_members.fire(group, turn, self._settings, timer)
+        elif group is not None:
+            consumer_heartbeat.fire(group, turn, self._topics(), timer)
+        return self._step(turn)
+
+    def settle(self, step: Step) -> list[Effect]:
+        """A step is committed, or had no changes: the effects to run now, which may be those of others too."""
+        released = self._ledger.settle(step)
+        group = self._groups.get(step.group_id)
+        if group is not None and not self._ledger.is_open(step.group_id) and _is_idle(group):
+            del self._groups[step.group_id]
+        return released
+
+    def fail(self, step: Step) -> list[int]:
+        """A step was not committed, or may not have been: its group is dropped, to be loaded again. The tickets to answer.
+
+        After this the shell drops the group's timers, refreshes its view and calls `reload`.
+        """
+        group = self._groups.pop(step.group_id, None)
+        parked = group.tickets() if isinstance(group, ClassicGroup) else []
+        return [*self._ledger.drop(step.group_id), *parked]
+
+    def give_up(self) -> list[int]:
+        """The slot is lost: every ticket that still waits."""
+        tickets: list[int] = []
+        for group_id in list(self._groups):
+            group = self._groups.pop(group_id)
+            parked = group.tickets() if isinstance(group, ClassicGroup) else []
+            tickets += [*self._ledger.drop(group_id), *parked]
+        return tickets
+
+    def group_ids(self) -> Iterable[str]:
+        """Every group of the slot, in memory or in the log."""
+        committed = (each for each in group_ids(self._view()) if slot_of(each, self._slots) == self._slot)
+        return sorted({*self._groups, *committed})
+
+    def describe(self, group_id: str, version: int) -> describe_groups.DescribedGroup:
+        """One group of DescribeGroups."""
+        group = self._group(group_id)
+        if group is None and has_offsets(self._view(), group_id):
+            group = ClassicGroup(group_id)
+        return describe.describe_classic(group_id, group, version)
+
+    def describe_consumer(self, group_id: str) -> consumer_group_describe.DescribedGroup:
+        """One group of ConsumerGroupDescribe."""
+        return describe.describe_consumer(group_id, self._group(group_id), self._topics(), self._settings.assignors[0])
+
+    def listed(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[list_groups.ListedGroup]:
+        """The groups of ListGroups that pass its filters."""
+        every = (describe.listed(each, self._group(each)) for each in self.group_ids())
+        return [each for each in every if describe.is_wanted(each, states, types)]
+
+    def _turn(self, group_id: str) -> Turn:
+        return Turn(group_id, self._clock.now_ms())
+
+    def _step(self, turn: Turn) -> Step:
+        step = Step(turn.group_id, self._fence, list(turn.changes.items()), turn.effects, turn.revision, turn.sweep)
+        self._ledger.enter(step)
+        return step
+
+    def _group(self, group_id: str) -> Group | None:
+        """From memory, or else as committed. Idle groups are not kept in memory: what is committed is all of them."""
+        return self._groups.get(group_id) or load_group(self._view(), group_id)
+
+    def _converted(self, group: ClassicGroup | None, turn: Turn) -> ConsumerGroup:
+        """A consumer group in the place of nothing, or of an empty classic group."""
+        if group is None:
+            return ConsumerGroup(turn.group_id)
+        group.erase(turn)
+        return ConsumerGroup(turn.group_id, group.revision)
+
+    def _leave_consumers(
+        self, group: ConsumerGroup | None, turn: Turn, request: leave_group.LeaveGroupRequest, caller: Caller
+    ) -> None:
+        """Administrators remove members of either protocol by LeaveGroup."""
+        found = [
+            consumer_heartbeat.check_member(group, each.member_id, each.group_instance_id)
+            if group is not None
+            else ("", ErrorCode.UNKNOWN_MEMBER_ID)
+            for each in request.members
+        ]
+        if group is not None:
+            leaving = dict.fromkeys(member_id for member_id, code in found if not code)
+            consumer_heartbeat.fence_members(group, turn, self._topics(), list(leaving))
+        turn.answer(caller.ticket, classic_members.leave_answer(request, [code for _, code in found]))
+
+    def _bury(self, group: Group | None, turn: Turn) -> None:
+        """Erase a group; until that is committed, whoever comes is told to come again."""
+        if group is not None:
+            group.erase(turn)
+        tomb = ClassicGroup(turn.group_id)
+        tomb.phase = Phase.DEAD
+        self._groups[turn.group_id] = tomb
+
+
+def _delete_refusal(group: Group | None, has_offsets: bool) -> ErrorCode:
+    if group is None:
+        return ErrorCode.NONE if has_offsets else ErrorCode.GROUP_ID_NOT_FOUND
+    if isinstance(group, ClassicGroup) and group.phase is Phase.DEAD:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    empty = group.phase is Phase.EMPTY if isinstance(group, ClassicGroup) else not group.members
+    return ErrorCode.NONE if empty else ErrorCode.NON_EMPTY_GROUP
+
+
+def _is_idle(group: Group) -> bool:
+    """Nobody is in it or expected, so that memory knows nothing that the log does not."""
+    if isinstance(group, ClassicGroup):
+        return group.phase in (Phase.EMPTY, Phase.DEAD) and not group.pending
+    return not group.members
+
+
+def _for_one(effect: Effect) -> Effect:
+    """The answer to a LeaveGroup of one member, whose code is that of the whole."""
+    if isinstance(effect, Answer) and isinstance(effect.response, leave_group.LeaveGroupResponse):
+        response = effect.response
+        code = response.members[0].error_code if response.members else response.error_code
+        return Answer(effect.ticket, leave_group.LeaveGroupResponse(error_code=code))
+    return effect

@@ -1,0 +1,146 @@
+"""What a request or a timer leads to: changes of keys to commit, and effects that follow once they are committed.
+
+Invariant: nothing here acts. The shell commits a step's changes with `Step.decide` and then runs the effects that
+`Coordinator.settle` releases, in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+import msgspec
+
+from lakebed.errors import Conflict
+from lakebed.groups.keys import head_key
+from lakebed.groups.records import decode_head
+from lakebed.kernel import Decision, Delete, Operation, Put, View, check_fence
+
+Change: TypeAlias = tuple[str, bytes | None]
+"""A key and its new JSON, or None to forget it."""
+
+Sweep: TypeAlias = Callable[[View], Iterable[str]]
+"""The keys to forget, found when the step is decided, so that what was committed meanwhile is seen."""
+
+
+class TimerKind(StrEnum):
+    """Why a coordinator waits."""
+
+    SESSION = "session"  # of a member, both protocols
+    JOIN = "join"  # of a classic group: members may come to the next generation until then
+    SYNC = "sync"  # of a classic group: members must fetch their assignment until then
+    REBALANCE = "rebalance"  # of a consumer group's member: it must give partitions up until then
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """A name for a deadline; arming it again moves the deadline. `stamp` comes back when it fires."""
+
+    group_id: str
+    kind: TimerKind
+    member_id: str = ""
+    stamp: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Give `response` to the request that came with `ticket`: a protocol message, or a value of this room."""
+
+    ticket: int
+    response: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """Let `timer` fire after `delay_ms`, instead of whenever it was to fire before."""
+
+    timer: Timer
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """`timer` need not fire any more."""
+
+    timer: Timer
+
+
+Effect: TypeAlias = Answer | Arm | Cancel
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """The right to lead a slot: the name of its lease, and the token this holder got."""
+
+    resource: str
+    token: int
+
+
+@dataclass(eq=False, slots=True)
+class Step:
+    """One turn of one group. `revision`: the one its changes build on; None where they touch no membership."""
+
+    group_id: str
+    fence: Fence
+    changes: Sequence[Change]
+    effects: Sequence[Effect]
+    revision: int | None = None
+    sweep: Sweep | None = None
+
+    @property
+    def commits(self) -> bool:
+        """Whether there is anything to commit; if not, the step can be settled at once."""
+        return bool(self.changes) or self.sweep is not None
+
+    def decide(self, view: View) -> Decision[Step]:
+        """For `CommitLog.commit`: `Fenced` when the slot is lost, `Conflict` when the group is not as this step knew it."""
+        check_fence(view, self.fence.resource, self.fence.token)
+        if self.revision is not None:
+            entry = view.get(head_key(self.group_id))
+            found = decode_head(entry.value).revision if entry else 0
+            if found != self.revision:
+                raise Conflict(
+                    f"group {self.group_id} is at revision {found}, not {self.revision}",
+                    "Load the group again and retry",
+                )
+        operations = [_operation(key, body) for key, body in self.changes]
+        if self.sweep is not None:
+            operations += [Delete(key=key) for key in self.sweep(view)]
+        return Decision(operations, self)
+
+
+class Turn:
+    """A step while it is being made."""
+
+    __slots__ = ("changes", "effects", "group_id", "now_ms", "revision", "sweep")
+
+    def __init__(self, group_id: str, now_ms: int) -> None:
+        self.group_id = group_id
+        self.now_ms = now_ms
+        self.changes: dict[str, bytes | None] = {}
+        self.effects: list[Effect] = []
+        self.revision: int | None = None
+        self.sweep: Sweep | None = None
+
+    def answer(self, ticket: int, response: object) -> None:
+        self.effects.append(Answer(ticket, response))
+
+    def arm(self, kind: TimerKind, delay_ms: int, member_id: str = "", stamp: int = 0) -> None:
+        self.effects.append(Arm(Timer(self.group_id, kind, member_id, stamp), delay_ms))
+
+    def cancel(self, kind: TimerKind, member_id: str = "") -> None:
+        self.effects.append(Cancel(Timer(self.group_id, kind, member_id)))
+
+    def change(self, key: str, body: bytes | None) -> None:
+        self.changes[key] = body
+
+    def builds_on(self, revision: int) -> None:
+        """The revision before the first change of this turn."""
+        if self.revision is None:
+            self.revision = revision
+
+
+def _operation(key: str, body: bytes | None) -> Operation:
+    return Delete(key=key) if body is None else Put(key=key, value=msgspec.Raw(body))

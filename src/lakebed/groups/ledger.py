@@ -1,0 +1,46 @@
+"""The steps of each group that are under way, so that their effects come out in order.
+
+Invariant: no effect of a step is released before every earlier step of its group is committed: an answer never tells of
+a state that a crash could take back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from lakebed.groups.effects import Answer, Effect, Step
+
+
+class Ledger:
+    """First come, first released, group by group."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, deque[Step]] = {}
+        self._done: set[Step] = set()
+
+    def enter(self, step: Step) -> None:
+        self._open.setdefault(step.group_id, deque()).append(step)
+
+    def is_open(self, group_id: str) -> bool:
+        return group_id in self._open
+
+    def settle(self, step: Step) -> list[Effect]:
+        """The step is committed, or had nothing to commit: the effects that may happen now."""
+        waiting = self._open.get(step.group_id)
+        if waiting is None or (step is not waiting[0] and step not in waiting):
+            return []
+        self._done.add(step)
+        released: list[Effect] = []
+        while waiting and waiting[0] in self._done:
+            first = waiting.popleft()
+            self._done.discard(first)
+            released.extend(first.effects)
+        if not waiting:
+            del self._open[step.group_id]
+        return released
+
+    def drop(self, group_id: str) -> list[int]:
+        """Forget a group's open steps; the tickets that they would have answered."""
+        steps = self._open.pop(group_id, ())
+        self._done.difference_update(steps)
+        return [effect.ticket for step in steps for effect in step.effects if isinstance(effect, Answer)]

@@ -1,0 +1,73 @@
+"""The deadlines of one slot: armed, moved and cancelled by effects, asked by the shell what is due.
+
+Invariant: moving a deadline costs no search; an entry of the heap that no longer matches the table is passed over.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+
+from lakebed.groups.effects import Timer
+
+_SLACK = 1_024
+
+
+class Timers:
+    """Times are whatever the shell counts in, as long as they only grow; `delay` is in the same unit."""
+
+    def __init__(self) -> None:
+        self._due: dict[Timer, tuple[float, int, Timer]] = {}
+        self._heap: list[tuple[float, int, Timer]] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def arm(self, timer: Timer, due: float) -> None:
+        """Move the deadline of `timer` to `due`."""
+        self._count += 1
+        entry = (due, self._count, timer)
+        old = self._due.get(timer)
+        self._due[timer] = entry
+        # A deadline that only moves further away is found again when its old entry comes up.
+        if old is None or old[0] > due:
+            heappush(self._heap, entry)
+            self._shrink()
+
+    def cancel(self, timer: Timer) -> None:
+        self._due.pop(timer, None)
+
+    def drop_group(self, group_id: str) -> None:
+        """Forget every deadline of a group."""
+        for timer in [timer for timer in self._due if timer.group_id == group_id]:
+            del self._due[timer]
+
+    def next_due(self) -> float | None:
+        """No timer fires before; None when none is armed. It may be early, never late."""
+        while self._heap and not self._advance():
+            pass
+        return self._heap[0][0] if self._heap else None
+
+    def take_due(self, now: float) -> list[Timer]:
+        """Every timer whose time has come, in order; each is disarmed."""
+        fired: list[Timer] = []
+        while (due := self.next_due()) is not None and due <= now:
+            _, _, timer = heappop(self._heap)
+            fired.append(self._due.pop(timer)[2])
+        return fired
+
+    def _advance(self) -> bool:
+        """Whether the first entry of the heap counts; if not, it is put right."""
+        first = self._heap[0]
+        current = self._due.get(first[2])
+        if current is not None and current[0] <= first[0]:
+            return True
+        heappop(self._heap)
+        if current is not None:
+            heappush(self._heap, current)
+        return False
+
+    def _shrink(self) -> None:
+        if len(self._heap) > 2 * len(self._due) + _SLACK:
+            self._heap = list(self._due.values())
+            heapify(self._heap)
