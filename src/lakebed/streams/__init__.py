@@ -1,0 +1,70 @@
+"""Streams: topics and their partitions, offsets, producers, retention; and reading a range wherever it lies."""
+
+from lakebed.streams.append import append_decision
+from lakebed.streams.arrivals import Arrivals, ArrivalsPart
+from lakebed.streams.commits import insist
+from lakebed.streams.domain import Caches, Domain, cluster_registry, domain_registry
+from lakebed.streams.index import Bounds, Extent, Removal, bounds, locate
+from lakebed.streams.keys import domain_of, stream_domain, stream_key
+from lakebed.streams.lifecycle import TopicAdmin
+from lakebed.streams.producer_ids import ProducerIds
+from lakebed.streams.producers import PRODUCERS, ForgetProducers, Producers, ProducersPart
+from lakebed.streams.reading import Fetched, OutOfRange, StreamReader
+from lakebed.streams.refresh import Refresher
+from lakebed.streams.retention import TO_THE_END, DeleteRange, Keep
+from lakebed.streams.sequences import ProducerState, describe
+from lakebed.streams.sweeper import Sweeper
+from lakebed.streams.timestamps import NOWHERE, Found, InParquet, TimeIndex
+from lakebed.streams.topic_configs import TABLE, ConfigKey, Kind, TopicRules, check_configs, rules_of, value_of
+from lakebed.streams.topics import Catalogue, Topic, TopicRecord, check_name, check_partitions
+
+__all__ = [
+    "NOWHERE",
+    "PRODUCERS",
+    "TABLE",
+    "TO_THE_END",
+    "Arrivals",
+    "ArrivalsPart",
+    "Bounds",
+    "Caches",
+    "Catalogue",
+    "ConfigKey",
+    "DeleteRange",
+    "Domain",
+    "Extent",
+    "Fetched",
+    "ForgetProducers",
+    "Found",
+    "InParquet",
+    "Keep",
+    "Kind",
+    "OutOfRange",
+    "ProducerIds",
+    "ProducerState",
+    "Producers",
+    "ProducersPart",
+    "Refresher",
+    "Removal",
+    "StreamReader",
+    "Sweeper",
+    "TimeIndex",
+    "Topic",
+    "TopicAdmin",
+    "TopicRecord",
+    "TopicRules",
+    "append_decision",
+    "bounds",
+    "check_configs",
+    "check_name",
+    "check_partitions",
+    "cluster_registry",
+    "describe",
+    "domain_of",
+    "domain_registry",
+    "insist",
+    "locate",
+    "rules_of",
+    "stream_domain",
+    "stream_key",
+    "value_of",
+]

@@ -1,0 +1,112 @@
+"""The append decision: which batches of a written object are stored, and at which offsets.
+
+Pure. Every stream of the object is judged by itself; what is refused is left out and the run is split there.
+Invariant: offsets are given only here, on the state the commit builds on, so they are dense and two writers never share one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from lakebed.kernel import Add, Decision, Operation, View
+from lakebed.records import BatchSummary
+from lakebed.streams.index import log_start
+from lakebed.streams.keys import stream_key
+from lakebed.streams.producers import PRODUCERS, ProducersDraft
+from lakebed.streams.sequences import judge, remember
+from lakebed.streams.summaries import packed
+from lakebed.wal import Appended, Layout, Verdict, Verdicts, Written, stretches, wal_floor
+
+_APPENDED = Verdict.APPENDED
+
+
+def append_decision(written: Written) -> Callable[[View], Decision[Verdicts]]:
+    """The decision that publishes `written`. It may be asked again on a newer state."""
+    texts: dict[tuple[int, int, int], str] = {}
+
+    def text(layout: Layout, first: int, last: int) -> str:
+        key = layout.stream, first, last
+        if key not in texts:
+            texts[key] = packed(layout.batches[first:last])
+        return texts[key]
+
+    def decide(view: View) -> Decision[Verdicts]:
+        if written.born_ms < wal_floor(view):
+            return Decision((), [_refused(layout, Verdict.STALE_OBJECT) for layout in written.layouts])
+        operations: list[Operation] = []
+        verdicts: Verdicts = []
+        for layout in written.layouts:
+            if view.get(stream_key(layout.stream)) is None:
+                verdicts.append(_refused(layout, Verdict.NO_STREAM))
+                continue
+            judged = _judged(view, layout)
+            verdicts.append(judged)
+            operations += _runs(view, written.segment, layout, judged, text)
+        return Decision(operations, verdicts)
+
+    return decide
+
+
+def _refused(layout: Layout, verdict: Verdict) -> list[Appended]:
+    return [Appended(verdict, -1, -1)] * len(layout.batches)
+
+
+def _judged(view: View, layout: Layout) -> list[Appended]:
+    """A verdict and an offset for every batch of a stream."""
+    number = layout.stream
+    stream = view.stream(number)
+    offset, start = (stream.end, log_start(view, number, stream)) if stream else (0, 0)
+    known: dict[int, bytes] = {}
+    judged: list[Appended] = []
+    producers: ProducersDraft = view.part(PRODUCERS)
+    for batch in layout.batches:
+        producer_id = batch.producer_id
+        if producer_id >= 0:
+            memory = known.get(producer_id) or producers.find(number, producer_id)
+            verdict, stored_at = judge(memory, batch, producers.expired_below)
+            if verdict is not _APPENDED:
+                judged.append(Appended(verdict, stored_at, start))
+                continue
+            known[producer_id] = remember(memory, batch, offset, view.version + 1)
+        judged.append(Appended(_APPENDED, offset, start))
+        offset += batch.offset_count
+    return judged
+
+
+def _runs(
+    view: View,
+    segment: str,
+    layout: Layout,
+    judged: Sequence[Appended],
+    text: Callable[[Layout, int, int], str],
+) -> list[Operation]:
+    """One `add` for each stretch of accepted batches."""
+    stream = view.stream(layout.stream)
+    newest = stream.newest() if stream else None
+    cumulative = newest.cumulative_size if newest else 0
+    adds: list[Operation] = []
+    for first, last in stretches(judged):
+        batches = layout.batches[first:last]
+        add = _add(layout.stream, segment, batches, judged[first].base_offset, cumulative, text(layout, first, last))
+        cumulative = add.cumulative_size
+        adds.append(add)
+    return adds
+
+
+def _add(stream: int, segment: str, batches: Sequence[BatchSummary], offset: int, cumulative: int, text: str) -> Add:
+    first, last = batches[0], batches[-1]
+    writer = next((batch for batch in reversed(batches) if batch.producer_id >= 0), None)
+    return Add(
+        stream=stream,
+        offset_start=offset,
+        offset_end=offset + sum([batch.offset_count for batch in batches]),
+        segment=segment,
+        position=first.position,
+        size=last.position + last.length_bytes - first.position,
+        cumulative_size=cumulative + sum([batch.length_bytes for batch in batches]),
+        timestamp_min=min([batch.base_timestamp_ms for batch in batches]),
+        timestamp_max=max([batch.max_timestamp_ms for batch in batches]),
+        origin_id=writer.producer_id if writer else -1,
+        origin_seq=writer.base_sequence if writer else -1,
+        batches=text,
+    )

@@ -1,0 +1,93 @@
+"""One domain, put together: its log, the way in, the way out, and news of it. What a broker holds for each domain."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from lakebed.clock import Clock
+from lakebed.config import WalSettings
+from lakebed.kernel import KERNEL_PARTS, CommitLog, Registry
+from lakebed.objects import ObjectStore
+from lakebed.observe import Metrics
+from lakebed.streams.append import append_decision
+from lakebed.streams.arrivals import Arrivals, ArrivalsPart
+from lakebed.streams.commits import insist
+from lakebed.streams.producers import ProducersPart
+from lakebed.streams.reading import StreamReader
+from lakebed.streams.refresh import Refresher
+from lakebed.streams.retention import DeleteRange, delete_records_decision
+from lakebed.streams.timestamps import TimeIndex
+from lakebed.wal import DEFAULT_ZONE, Appended, Collector, Flusher, Piece, RangeCache, TailCache, WalMetrics, WalReader
+
+
+def cluster_registry() -> Registry:
+    """The parts of the cluster log's state."""
+    return Registry(KERNEL_PARTS)
+
+
+def domain_registry() -> Registry:
+    """The parts of a domain log's state."""
+    return Registry([*KERNEL_PARTS, ProducersPart(), ArrivalsPart()])
+
+
+class Caches:
+    """The memory that all domains of a process share."""
+
+    def __init__(self, settings: WalSettings) -> None:
+        self.tail = TailCache(settings.tail_cache_bytes)
+        self.ranges = RangeCache(settings.range_cache_bytes)
+
+
+class Domain:
+    """The streams of one domain."""
+
+    def __init__(
+        self,
+        number: int,
+        log: CommitLog,
+        store: ObjectStore,
+        caches: Caches,
+        *,
+        clock: Clock,
+        settings: WalSettings,
+        zone: str = DEFAULT_ZONE,
+        linger_s: float = 0.0,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self.number = number
+        self.log = log
+        self._clock = clock
+        measures = WalMetrics(metrics or Metrics(), clock, number)
+        wal = WalReader(store, caches.ranges, measures)
+        self.reader = StreamReader(log, caches.tail, wal, measures)
+        self.times = TimeIndex(wal)
+        self.arrivals = Arrivals(log)
+        self.refresher = Refresher(log)
+        self.collector = Collector(log, store, domain=number, clock=clock, settings=settings, metrics=measures)
+        self.flusher = Flusher(
+            log,
+            store,
+            append_decision,
+            caches.tail,
+            domain=number,
+            zone=zone,
+            clock=clock,
+            settings=settings,
+            linger_s=linger_s,
+            metrics=measures,
+        )
+
+    def append(self, pieces: Sequence[Piece]) -> asyncio.Future[list[Appended]]:
+        """Store checked batches; see `Flusher.append`."""
+        return self.flusher.append(pieces)
+
+    async def delete_records(self, stream: int, offset: int) -> DeleteRange:
+        """Make `offset` (-1: the end) the first offset of a stream."""
+        decide = delete_records_decision(stream, offset, self._clock.now_ms())
+        return (await insist(self.log, decide, f"delete_records:{self._clock.uuid7()}", self._clock)).answer
+
+    async def close(self) -> None:
+        """Finish what has come in, wake who waits. The log and the store stay open."""
+        await self.flusher.close()
+        await self.arrivals.close()

@@ -1,0 +1,69 @@
+"""The tail cache: what was just flushed stays in memory, so that a consumer at the end never reads a file.
+
+Invariant: at most `limit_bytes` of objects are held; the oldest go first, whole objects at a time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+
+from lakebed.wal.outcomes import Verdicts, Written, stretches
+from lakebed.wal.runs import Run, patched_run
+
+
+class TailCache:
+    """Runs of this process's own flushes, by stream and offset."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._starts: dict[int, list[int]] = {}
+        self._runs: dict[int, list[Run]] = {}
+        self._objects: deque[tuple[int, list[int]]] = deque()
+        self.held_bytes = 0
+
+    def find(self, stream: int, offset: int, version: int) -> Run | None:
+        """The run that holds `offset`, if it is here and no younger than `version`."""
+        starts = self._starts.get(stream)
+        at = bisect_right(starts, offset) - 1 if starts else -1
+        if at < 0:
+            return None
+        run = self._runs[stream][at]
+        return run if offset < run.offset_end and run.version <= version else None
+
+    def keep(self, whole: bytearray, written: Written, verdicts: Verdicts, version: int) -> None:
+        """Take a published object. Its bytes are changed and must not be used by others any more."""
+        if len(whole) > self._limit_bytes:
+            return
+        streams = []
+        for layout, judged in zip(written.layouts, verdicts, strict=True):
+            for first, last in stretches(judged):
+                run = patched_run(whole, 0, layout.batches[first:last], judged[first].base_offset, version)
+                self._runs.setdefault(layout.stream, []).append(run)
+                self._starts.setdefault(layout.stream, []).append(run.offset_start)
+                streams.append(layout.stream)
+        if streams:
+            self._objects.append((len(whole), streams))
+            self.held_bytes += len(whole)
+            self._trim()
+
+    def forget(self, stream: int) -> None:
+        """Let go of a stream that is no more; its bytes leave with their objects."""
+        self._starts.pop(stream, None)
+        self._runs.pop(stream, None)
+
+    def _trim(self) -> None:
+        while self.held_bytes > self._limit_bytes:
+            size, streams = self._objects.popleft()
+            self.held_bytes -= size
+            for stream in streams:
+                self._drop_oldest(stream)
+
+    def _drop_oldest(self, stream: int) -> None:
+        runs = self._runs.get(stream)
+        if not runs:
+            return
+        runs.pop(0)
+        self._starts[stream].pop(0)
+        if not runs:
+            self.forget(stream)
