@@ -29,8 +29,9 @@ class FileLogStore(Documents):
         super().__init__(objects, prefix)
         self.name = str(root / self.prefix)
         self._folder = root / self.prefix
+        self._own_files = files is None
         self._files = files or Files(root)
-        self._writer = Worker("log writer")
+        self._writer = Worker("log writer", lambda: self._files.prepare(self._folder))
         self._reader = Worker("log reader")
         self._watched: int | None = None
         self._news = asyncio.Event()
@@ -72,6 +73,8 @@ class FileLogStore(Documents):
             self._watched = None
         self._writer.stop()
         self._reader.stop()
+        if self._own_files:
+            self._files.close()
 
     async def _done(self, worker: Worker, work: Callable[..., T], *args: Any) -> T:
         try:

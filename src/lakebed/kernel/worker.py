@@ -17,10 +17,11 @@ _Job = tuple[asyncio.Future[Any], Callable[..., Any], tuple[Any, ...]]
 
 
 class Worker:
-    """A thread of its own, started at the first call."""
+    """A thread of its own, started at the first call. When it has answered and nothing waits, it does `between`."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, between: Callable[[], None] | None = None) -> None:
         self._name = name
+        self._between = between
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -43,18 +44,32 @@ class Worker:
             self._thread.join()
 
     def _run(self) -> None:
+        trouble: BaseException | None = None
         while job := self._jobs.get():
-            self._do(*job)
+            self._do(*job) if trouble is None else self._tell(_fail, job[0], trouble)
             del job  # what it holds must not wait for the next one
+            trouble = self._idle()
+
+    def _idle(self) -> BaseException | None:
+        """Use the time. What goes wrong is for the next caller to hear."""
+        try:
+            if self._between is not None and self._jobs.empty():
+                self._between()
+        except BaseException as error:  # noqa: BLE001 it belongs to whoever calls next
+            return error
+        return None
 
     def _do(self, future: asyncio.Future[Any], work: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        assert self._loop is not None
         try:
             result = work(*args)
         except BaseException as error:  # noqa: BLE001 it belongs to whoever called
-            self._loop.call_soon_threadsafe(_fail, future, error)
+            self._tell(_fail, future, error)
         else:
-            self._loop.call_soon_threadsafe(_succeed, future, result)
+            self._tell(_succeed, future, result)
+
+    def _tell(self, how: Callable[[asyncio.Future[Any], Any], None], future: asyncio.Future[Any], what: Any) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(how, future, what)
 
 
 def _succeed(future: asyncio.Future[T], result: T) -> None:

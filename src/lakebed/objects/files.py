@@ -22,6 +22,7 @@ TEMPORARY_PREFIX = ".tmp-"
 """Begins the name of a file on its way. One left by a crash is harmless and may be removed when no process runs."""
 
 _FOLDERS_OPEN_MAX = 256
+_PREPARED_MAX = 16
 
 
 class Files:
@@ -33,6 +34,18 @@ class Files:
         self._folders: OrderedDict[Path, Folder] = OrderedDict()
         self._folders_lock = Lock()
         self._numbers = count()
+        self._prepared: dict[Folder, int] = {}
+
+    def prepare(self, folder: Path) -> None:
+        """Open the nameless file of the next `create_synced` in `folder` ahead of time: a disk that is still writing its
+        journal makes whoever opens one wait. Trouble is left to `create_synced` to meet.
+        """
+        try:
+            where = self.folder(folder)
+            if where.anonymous and where not in self._prepared and len(self._prepared) < _PREPARED_MAX:
+                self._prepared[where] = self._disk.open_anonymous(where)
+        except OSError:
+            return
 
     def create_synced(
         self, folder: Path, name: str, body: Body | Sequence[Body], modified_ns: int | None = None
@@ -42,7 +55,9 @@ class Files:
         if not where.anonymous:
             self._create_by_name(where, name, body, modified_ns)
             return
-        fd = self._disk.open_anonymous(where)
+        fd = self._prepared.pop(where, -1)
+        if fd < 0:
+            fd = self._disk.open_anonymous(where)
         try:
             self._fill(fd, body, modified_ns)
             self._disk.link_open(fd, where, name)
@@ -131,9 +146,11 @@ class Files:
         return opened
 
     def close(self) -> None:
-        """Let go of the open folders."""
+        """Let go of the open folders and prepared files."""
         with self._folders_lock:
             self._folders.clear()
+        while self._prepared:
+            os.close(self._prepared.popitem()[1])
 
     def _sync_name_of(self, folder: Path) -> None:
         """Another process may have made it and not synced it yet. What is above has been: all go down in steps."""
