@@ -142,12 +142,14 @@ class CommitLog:
         """Every commit after `after`, in order, for ever."""
         store, codec = self._head.store, self._head.registry.codec
         while True:
-            if after + 1 < oldest_version(self._head.snapshot):
-                raise NotFound(f"commits after {after} are cleaned up", "Take a snapshot and follow from its version")
             end = await self.wait_beyond(after, self._settings.commit_timeout_s)
             bodies = await store.read_many(Version(after + 1), min(end - after, BUNDLE_SIZE)) if end > after else []
-            if end > after and (not bodies or self._head.is_old()):
+            doubtful = end > after and (not bodies or self._head.is_old())
+            if doubtful:
                 await self.refresh()  # cleaned up since, or not to be believed before the floor is known
+            if after + 1 < oldest_version(self._head.snapshot):
+                raise NotFound(f"commits after {after} are cleaned up", "Take a snapshot and follow from its version")
+            if doubtful:
                 await self._refuse_loss(Version(after + 1))
                 continue
             for body in bodies:
