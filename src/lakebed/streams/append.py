@@ -56,18 +56,22 @@ def _judged(view: View, layout: Layout) -> list[Appended]:
     number = layout.stream
     stream = view.stream(number)
     offset, start = (stream.end, log_start(view, number, stream)) if stream else (0, 0)
-    known: dict[int, bytes] = {}
+    written: dict[int, bytes] = {}
+    unwritten: dict[int, tuple[bytes | None, BatchSummary, int]] = {}
     judged: list[Appended] = []
     producers: ProducersDraft = view.part(PRODUCERS)
     for batch in layout.batches:
         producer_id = batch.producer_id
         if producer_id >= 0:
-            memory = known.get(producer_id) or producers.find(number, producer_id)
+            before = unwritten.pop(producer_id, None)  # most producers have one batch here: then nothing need be written
+            if before is not None:
+                written[producer_id] = remember(*before, view.version + 1)
+            memory = written.get(producer_id) or producers.find(number, producer_id)
             verdict, stored_at = judge(memory, batch, producers.expired_below)
             if verdict is not _APPENDED:
                 judged.append(Appended(verdict, stored_at, start))
                 continue
-            known[producer_id] = remember(memory, batch, offset, view.version + 1)
+            unwritten[producer_id] = memory, batch, offset
         judged.append(Appended(_APPENDED, offset, start))
         offset += batch.offset_count
     return judged

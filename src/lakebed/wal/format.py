@@ -155,11 +155,12 @@ def batches_of(view: Buffer, chunk: Chunk, name: str) -> Iterator[BatchSummary]:
 
 def _lay_out(payloads: Sequence[Payload], position: int, buffers: list[Buffer], batches: list[BatchSummary]) -> int:
     for payload, headers in payloads:
-        view = memoryview(payload)
+        alone = len(headers) == 1 and headers[0].size_bytes == len(payload)
+        view = payload if alone else memoryview(payload)
         for header in headers:
             length = header.size_bytes
             buffers.append(LENGTH.pack(length))
-            buffers.append(view[header.position : header.position + length])
+            buffers.append(view if alone else view[header.position : header.position + length])
             position += LENGTH.size
             batches.append(summarize(header, position))
             position += length
