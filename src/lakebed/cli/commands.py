@@ -18,6 +18,10 @@ from lakebed.cli.output import Output
 from lakebed.errors import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, LakebedError
 
 COMMANDS = {
+    "up": "Run a broker until it is told to stop.",
+    "topics": "Create, look at, change and delete topics.",
+    "produce": "Send the lines of standard input to a topic, each as one record.",
+    "consume": "Print the records of a topic: their values, or everything as JSON.",
     "demo": "See a commit log at work, in a scratch folder.",
     "log": "Look inside a commit log.",
     "config": "Look at the configuration.",

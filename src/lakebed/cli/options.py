@@ -24,6 +24,11 @@ class Call:
         self._config = config
         self._overrides = {"root": root} if root is not None else {}
 
+    def override(self, path: str, text: str | None) -> None:
+        """Let an option of the command line win over every other source; before settings are first asked for."""
+        if text is not None:
+            self._overrides[path] = text
+
     @functools.cached_property
     def loaded(self) -> Loaded:
         return load_settings(self._config, os.environ, self._overrides)

@@ -20,7 +20,7 @@ from lakebed.config.settings import (
     TopicSettings,
     WalSettings,
 )
-from lakebed.config.values import Address, ByteCount, Seconds, Secret
+from lakebed.config.values import Address, ByteCount, Seconds, Secret, parse_address
 
 __all__ = [
     "DEFAULT_FILE",
@@ -46,4 +46,5 @@ __all__ = [
     "effective_json",
     "effective_text",
     "load_settings",
+    "parse_address",
 ]

@@ -1,0 +1,322 @@
+"""The composition root: puts the rooms together, starts them in order, and stops them in the opposite one.
+
+Invariant: when it says that it is ready, clients may come; when it has stopped, everything acknowledged is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import uvloop
+
+from lakebed import __version__
+from lakebed.broker import (
+    Affinity,
+    BufferPool,
+    Chore,
+    Chores,
+    ConnectionMetrics,
+    Context,
+    Dispatcher,
+    Intake,
+    Limits,
+    Listener,
+    Membership,
+    MemoryBudget,
+    Policy,
+    TopicLookup,
+    named_addresses,
+)
+from lakebed.clock import Clock, SystemClock
+from lakebed.config import Address, ObjectSettings, Secret, Settings
+from lakebed.http import HttpServer, Pages
+from lakebed.kernel import (
+    CLUSTER_LOG,
+    CommitLog,
+    FileLogStore,
+    LogStore,
+    ObjectLogStore,
+    OxiaLogStore,
+    Registry,
+    Root,
+    domain_log,
+    log_prefix,
+    open_root,
+)
+from lakebed.objects import (
+    Leases,
+    LocalStore,
+    ObjectStore,
+    OxiaClient,
+    OxiaLeases,
+    StoreOptions,
+    open_store,
+    prove_preconditions,
+)
+from lakebed.observe import Health, Logs, Metrics
+from lakebed.streams import Caches, Domain, ProducerIds, Sweeper, TopicAdmin, cluster_registry, domain_registry
+
+_BUCKET_LINGER_S = 0.05
+_POOL_BYTES = 64_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Where clients may come."""
+
+    kafka: Address
+    http: Address
+
+
+def run_broker(settings: Settings, announce: Callable[[Ready], None]) -> None:
+    """Run a broker until SIGTERM or SIGINT, then let its clients finish."""
+    uvloop.run(_run(settings, announce))
+
+
+async def _run(settings: Settings, announce: Callable[[Ready], None]) -> None:
+    logs = Logs(settings.logging.level, settings.logging.format)
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_told_to(logs))
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    app = App(settings, SystemClock(), logs)
+    try:
+        ready = await app.start()
+        gc.freeze()
+        announce(ready)
+        await stop.wait()
+    finally:
+        await app.stop()
+
+
+class App:
+    """One broker with everything it needs, in this process."""
+
+    def __init__(self, settings: Settings, clock: Clock, logs: Logs | None = None) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.logs = logs or Logs.silent()
+        self.metrics = Metrics()
+        self.health = Health()
+        self.dispatcher: Dispatcher
+        self._stack = AsyncExitStack()
+        self._oxia: OxiaClient | None = None
+        self._logger = self.logs.logger("app")
+
+    async def start(self) -> Ready:
+        """Open the root, listen, register; returns when clients may come."""
+        objects = await self._open_objects()
+        root = await open_root(objects, create=True, domains=self.settings.domains, clock=self.clock)
+        cluster = await self._open_log(objects, root, CLUSTER_LOG, cluster_registry())
+        domains = await self._open_domains(objects, root)
+        leases = self._leases(objects)
+        membership = Membership(leases, self.clock, self.logs.logger("members"))
+        admin = TopicAdmin(cluster, [domain.log for domain in domains], self.clock)
+        context = Context(
+            cluster_id=root.root_id,
+            clock=self.clock,
+            policy=_policy(self.settings),
+            topics=TopicLookup(cluster),
+            admin=admin,
+            domains=domains,
+            producer_ids=ProducerIds(cluster, self.clock),
+            membership=membership,
+            affinity=Affinity(),
+            broker_configs=_broker_configs(self.settings),
+        )
+        listener = self._listener(context)
+        http = await self._serve_http()
+        bound = await self._bind(listener)
+        await self._register(membership, bound)
+        await self._keep_house(admin, cluster, domains, leases)
+        await listener.serve()
+        self._stack.push_async_callback(listener.drain, self.settings.kafka.drain_timeout_s)
+        self.health.remove("starting")
+        self._logger.info("ready", broker=membership.me.id, root=root.root_id, version=cluster.current.version)
+        return Ready(bound[self.settings.kafka.listener_name], http)
+
+    async def stop(self) -> None:
+        """Answer what is at work, make it durable, close everything."""
+        self.health.add("stopping", lambda: "the broker is stopping")
+        await self._stack.aclose()
+
+    async def _open_objects(self) -> ObjectStore:
+        self.health.add("starting", lambda: "the broker is starting")
+        objects = open_store(self.settings.root, store_options(self.settings.objects))
+        self._stack.push_async_callback(objects.close)
+        await prove_preconditions(objects, clock=self.clock)
+        return objects
+
+    async def _open_log(self, objects: ObjectStore, root: Root, name: str, registry: Registry) -> CommitLog:
+        log = await CommitLog.open(
+            self._log_store(objects, name),
+            registry,
+            clock=self.clock,
+            settings=self.settings.kernel,
+            create=root.identity(name, self.clock),
+            metrics=self.metrics,
+            logger=self.logs.logger("kernel"),
+        )
+        self._stack.push_async_callback(log.close)
+        return log
+
+    def _log_store(self, objects: ObjectStore, name: str) -> LogStore:
+        kind, prefix = self.settings.log_store.kind, log_prefix(name)
+        if kind == "oxia":
+            return OxiaLogStore(self._oxia_client(), objects, prefix)
+        if isinstance(objects, LocalStore) and kind != "objects":
+            return FileLogStore(objects.root, prefix, objects)
+        return ObjectLogStore(objects, prefix, self.clock, self.settings.kernel.poll_interval_s)
+
+    def _oxia_client(self) -> OxiaClient:
+        if self._oxia is None:
+            store = self.settings.log_store
+            self._oxia = OxiaClient(str(store.oxia_address), store.oxia_namespace, clock=self.clock)
+            self._stack.push_async_callback(self._oxia.close)
+        return self._oxia
+
+    def _leases(self, objects: ObjectStore) -> Leases | OxiaLeases:
+        ttl_s = self.settings.leases.ttl_s
+        if self.settings.log_store.kind == "oxia":
+            return OxiaLeases(self._oxia_client(), self.clock, ttl_s)
+        return Leases(objects, self.clock, ttl_s)
+
+    async def _open_domains(self, objects: ObjectStore, root: Root) -> list[Domain]:
+        caches = Caches(self.settings.wal)
+        linger_s = 0.0 if isinstance(objects, LocalStore) else _BUCKET_LINGER_S
+        domains = []
+        for number in range(root.domains):
+            log = await self._open_log(objects, root, domain_log(number), domain_registry())
+            domain = Domain(
+                number,
+                log,
+                objects,
+                caches,
+                clock=self.clock,
+                settings=self.settings.wal,
+                zone=self.settings.broker.zone,
+                linger_s=linger_s,
+                metrics=self.metrics,
+            )
+            self._stack.push_async_callback(domain.close)
+            domains.append(domain)
+        return domains
+
+    def _listener(self, context: Context) -> Listener:
+        kafka = self.settings.kafka
+        budget = MemoryBudget(max(kafka.memory_bytes, kafka.request_max_bytes))
+        intake = Intake(budget, BufferPool(_POOL_BYTES), kafka.request_max_bytes)
+        limits = Limits(
+            kafka.in_flight_max,
+            kafka.in_flight_bytes,
+            kafka.idle_timeout_s,
+            kafka.receive_timeout_s,
+            kafka.send_timeout_s,
+        )
+        watch = ConnectionMetrics(self.metrics, self.clock, lambda: budget.used_bytes)
+        self.dispatcher = Dispatcher(context)
+        logger = self.logs.logger("broker")
+        return Listener(self.dispatcher, intake, limits, self.clock, watch, logger, kafka.connections_max)
+
+    async def _serve_http(self) -> Address:
+        server = HttpServer(Pages(self.health, self.metrics))
+        address = await server.listen(self.settings.http.listen)
+        self._stack.push_async_callback(server.close)
+        return address
+
+    async def _bind(self, listener: Listener) -> dict[str, Address]:
+        kafka = self.settings.kafka
+        wanted = {kafka.listener_name: kafka.listen, **named_addresses(kafka.listeners, "kafka.listeners")}
+        self._stack.callback(listener.close)
+        return {name: listener.bind(address, name) for name, address in wanted.items()}
+
+    async def _register(self, membership: Membership, bound: Mapping[str, Address]) -> None:
+        broker = self.settings.broker
+        told = named_addresses(self.settings.kafka.advertised, "kafka.advertised")
+        advertised = {name: told.get(name, address) for name, address in bound.items()}
+        self._stack.push_async_callback(membership.leave)
+        await membership.join(broker.id, broker.zone, broker.rack or broker.zone, __version__, advertised)
+        self.health.add("membership", membership.problem)
+
+    async def _keep_house(
+        self, admin: TopicAdmin, cluster: CommitLog, domains: list[Domain], leases: Leases | OxiaLeases
+    ) -> None:
+        logs = [domain.log for domain in domains]
+        sweeper = Sweeper(admin, cluster, logs, self.clock, self.settings.streams)
+        work: list[Chore] = [("sweep", sweeper.round)]
+        for domain in domains:
+            work.append((f"collect released of {domain.number}", domain.collector.collect_released))
+            work.append((f"collect orphans of {domain.number}", domain.collector.collect_orphans))
+        work += [(f"clean up {log.name}", log.clean_up) for log in (cluster, *logs)]
+        every_s = self.settings.streams.retention_interval_s
+        logger = self.logs.logger("chores")
+        chores = Chores(work, leases, str(self.clock.uuid7()), every_s, self.clock, logger)
+        task = asyncio.get_running_loop().create_task(chores.run(), name="chores")
+        self._stack.push_async_callback(chores.release)
+        self._stack.push_async_callback(_cancelled, task)
+
+
+def store_options(settings: ObjectSettings) -> StoreOptions:
+    """What an object store needs to know, secrets revealed."""
+
+    def revealed(secret: Secret | None) -> str | None:
+        return None if secret is None else secret.reveal()
+
+    return StoreOptions(
+        endpoint=settings.endpoint,
+        region=settings.region,
+        account=settings.account,
+        access_key=revealed(settings.access_key),
+        secret_key=revealed(settings.secret_key),
+        token=revealed(settings.token),
+        anonymous=settings.anonymous,
+        timeout_s=settings.timeout_s,
+        retry_timeout_s=settings.retry_timeout_s,
+        retries=settings.retries,
+    )
+
+
+def _policy(settings: Settings) -> Policy:
+    return Policy(
+        auto_create=settings.topics.auto_create,
+        partitions=settings.topics.partitions,
+        enforce_owner=settings.routing.enforce_owner,
+        fetch_max_bytes=settings.kafka.fetch_max_bytes,
+    )
+
+
+def _broker_configs(settings: Settings) -> dict[str, str]:
+    kafka = settings.kafka
+    return {
+        "auto.create.topics.enable": str(settings.topics.auto_create).lower(),
+        "num.partitions": str(settings.topics.partitions),
+        "default.replication.factor": "1",
+        "delete.topic.enable": "true",
+        "listeners": f"{kafka.listener_name}://{kafka.listen}",
+        "socket.request.max.bytes": str(int(kafka.request_max_bytes)),
+        "connections.max.idle.ms": str(int(kafka.idle_timeout_s * 1000)),
+        "max.connections": str(kafka.connections_max),
+        "fetch.max.bytes": str(int(kafka.fetch_max_bytes)),
+        "broker.rack": settings.broker.rack or settings.broker.zone,
+    }
+
+
+def _told_to(logs: Logs) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+    logger = logs.logger("loop")
+
+    def tell(_: asyncio.AbstractEventLoop, facts: dict[str, Any]) -> None:
+        logger.error(str(facts.get("message", "unhandled")), exc_info=facts.get("exception"))
+
+    return tell
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,68 @@
+"""The Kafka broker: listener, connections, one handler per API; and the small client of the command line."""
+
+from lakebed.broker.budget import MemoryBudget
+from lakebed.broker.buffers import BufferPool
+from lakebed.broker.chores import Chore, Chores
+from lakebed.broker.client import (
+    EARLIEST,
+    LATEST,
+    BrokerConnection,
+    Cluster,
+    Consumed,
+    Reader,
+    Refused,
+    Writer,
+    alter_topic,
+    create_topic,
+    delete_topic,
+    murmur2,
+    partition_for,
+    topic_configs,
+    widen_topic,
+)
+from lakebed.broker.connection import Connection, Deferred, Limits
+from lakebed.broker.context import Call, Context, Policy
+from lakebed.broker.dispatch import Dispatcher
+from lakebed.broker.inbox import Intake
+from lakebed.broker.listener import Listener
+from lakebed.broker.lookup import TopicLookup
+from lakebed.broker.membership import Membership
+from lakebed.broker.metrics import ConnectionMetrics
+from lakebed.broker.routing import Affinity, Member, named_addresses
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "Affinity",
+    "BrokerConnection",
+    "BufferPool",
+    "Call",
+    "Chore",
+    "Chores",
+    "Cluster",
+    "Connection",
+    "ConnectionMetrics",
+    "Consumed",
+    "Context",
+    "Deferred",
+    "Dispatcher",
+    "Intake",
+    "Limits",
+    "Listener",
+    "Member",
+    "Membership",
+    "MemoryBudget",
+    "Policy",
+    "Reader",
+    "Refused",
+    "TopicLookup",
+    "Writer",
+    "alter_topic",
+    "create_topic",
+    "delete_topic",
+    "murmur2",
+    "named_addresses",
+    "partition_for",
+    "topic_configs",
+    "widen_topic",
+]

@@ -1,0 +1,333 @@
+"""One client's connection: frames in, answers out in the order of their requests.
+
+Produce requests overlap each other; any other request starts when all before it are answered, and nothing starts before it
+is answered. So what a connection asks for happens in the order it asked, also behind a long poll.
+
+Invariant: at most `in_flight_max` requests and `in_flight_bytes_max` of their bytes are held. A connection that holds more,
+whose client does not read, or whose next frame the memory budget does not grant, is not read from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeAlias, cast
+
+from lakebed.broker.inbox import Frame, Inbox, Intake
+from lakebed.clock import Clock
+from lakebed.errors import Invalid, LakebedError
+from lakebed.observe import Logger
+from lakebed.protocol import Api, Buffer, Message, RequestHeader, response_frame
+
+Answer: TypeAlias = "Message | None | Deferred | Coroutine[Any, Any, Answer]"
+"""At once, or later while the next request may start, or by work behind which it may not. None: no answer."""
+
+_PRODUCE_KEY = Api.PRODUCE.to_bytes(2, "big")
+_SLOW_BYTES_PER_S = 50_000
+_WRITE_HIGH_BYTES = 256 * 1024
+
+
+class Deferred:
+    """An answer that is `build`'s once `future` is done. `build` asks the future for its outcome, also for its error."""
+
+    __slots__ = ("build", "future")
+
+    def __init__(self, future: asyncio.Future[Any], build: Callable[[Any], Message | None]) -> None:
+        self.future = future
+        self.build = build
+
+
+class Serve(Protocol):
+    """Starts a request; raises `Invalid` when it cannot be answered at all."""
+
+    def __call__(self, frame: memoryview, connection: Connection) -> tuple[RequestHeader, Answer]: ...
+
+
+class Watch(Protocol):
+    """Counts what connections do."""
+
+    def opened(self, connection: Connection) -> None: ...
+    def closed(self, connection: Connection, reason: str) -> None: ...
+    def received(self, header: RequestHeader, size_bytes: int) -> None: ...
+    def answered(self, header: RequestHeader, size_bytes: int, began_s: float) -> None: ...
+
+
+class Limits:
+    """What one connection may hold and how long it may take."""
+
+    __slots__ = ("idle_timeout_s", "in_flight_bytes_max", "in_flight_max", "receive_timeout_s", "send_timeout_s")
+
+    def __init__(
+        self,
+        in_flight_max: int = 128,
+        in_flight_bytes_max: int = 64_000_000,
+        idle_timeout_s: float = 600.0,
+        receive_timeout_s: float = 30.0,
+        send_timeout_s: float = 60.0,
+    ) -> None:
+        self.in_flight_max = in_flight_max
+        self.in_flight_bytes_max = in_flight_bytes_max
+        self.idle_timeout_s = idle_timeout_s
+        self.receive_timeout_s = receive_timeout_s
+        self.send_timeout_s = send_timeout_s
+
+
+class _Request:
+    __slots__ = ("answer", "began_s", "frame", "header", "ready")
+
+    def __init__(self, frame: Frame, header: RequestHeader, began_s: float) -> None:
+        self.frame = frame
+        self.header = header
+        self.began_s = began_s
+        self.ready = False
+        self.answer: Message | None = None
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol object of one socket. Everything runs on the event loop; nothing here blocks."""
+
+    def __init__(
+        self, serve: Serve, intake: Intake, limits: Limits, clock: Clock, watch: Watch, logger: Logger, listener: str
+    ) -> None:
+        self.listener = listener
+        self.peer = ""
+        self._serve, self._intake, self._limits = serve, intake, limits
+        self._clock, self._watch, self._logger = clock, watch, logger
+        self._inbox = Inbox(intake)
+        self._queue: deque[Frame] = deque()
+        self._started: deque[_Request] = deque()
+        self._work: asyncio.Task[Any] | None = None
+        self._held_bytes = 0
+        self._reading = True
+        self._client_reads = True
+        self._draining = self._eof = self._gone = False
+        self._reason = "client left"
+        self._active_s = self._frame_since_s = self._stuck_since_s = clock.monotonic_s()
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport = cast(asyncio.Transport, transport)
+        transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
+        peer = transport.get_extra_info("peername")
+        self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else ""
+        self._watch.opened(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._inbox.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._inbox.received(nbytes)
+        self._receive()
+
+    def eof_received(self) -> bool:
+        """The client sends no more. It still gets the answers it waits for."""
+        self._eof = True
+        self._stuck_since_s = self._clock.monotonic_s()
+        return bool(self._queue or self._started)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._gone = True
+        self._intake.budget.forget(self)
+        self._inbox.drop()
+        if self._work is not None:
+            self._work.cancel()
+        while self._queue:
+            self._release(self._queue.popleft())
+        self._watch.closed(self, self._reason)
+
+    def pause_writing(self) -> None:
+        self._client_reads = False
+        self._stuck_since_s = self._clock.monotonic_s()
+
+    def resume_writing(self) -> None:
+        self._client_reads = True
+        self._start()
+        self._receive()
+
+    # What the listener calls.
+
+    def drain(self) -> None:
+        """Take no more requests; close when those at work are answered."""
+        self._draining = True
+        self._reason = "broker stops"
+        self._set_reading(False)
+        if self._work is not None and self._started[0].header.api_key == Api.FETCH:
+            self.close(self._reason)  # a long poll is not worth waiting for
+        else:
+            self._close_when_done()
+
+    def close(self, reason: str) -> None:
+        """Close at once, whatever is at work."""
+        if not self._gone:
+            self._reason = reason
+            self._transport.abort()
+
+    def check(self, now_s: float) -> None:
+        """Close the connection if its client idles or dawdles."""
+        limits, partial = self._limits, self._inbox.mid_frame_bytes
+        busy = bool(self._queue or self._started)
+        if not self._client_reads and now_s - self._stuck_since_s > limits.send_timeout_s:
+            self.close("client does not read")
+        elif self._eof and now_s - self._stuck_since_s > limits.send_timeout_s:
+            self.close("client left")
+        elif partial and self._reading:
+            allowed_s = limits.receive_timeout_s + partial / _SLOW_BYTES_PER_S
+            if now_s - self._frame_since_s > allowed_s:
+                self.close("frame came too slowly")
+        elif not busy and now_s - self._active_s > limits.idle_timeout_s:
+            self.close("idle")
+
+    # Requests.
+
+    def _receive(self) -> None:
+        """Take what frames the limits allow, start what can start, then read on or not."""
+        if self._gone or self._draining:
+            return
+        try:
+            while self._has_room():
+                frame = self._inbox.take()
+                if frame is None:
+                    break
+                self._held_bytes += frame.size_bytes
+                self._queue.append(frame)
+                self._active_s = self._frame_since_s = self._clock.monotonic_s()
+                if self._work is None:
+                    self._start()
+        except Invalid as error:
+            self._refuse(error)
+            return
+        self._inbox.settle()
+        if self._inbox.starved_of:
+            self._intake.budget.wait(self, self._receive)
+        self._set_reading(self._has_room() and not self._inbox.starved_of)
+
+    def _has_room(self) -> bool:
+        limits = self._limits
+        return (
+            self._client_reads
+            and len(self._queue) + len(self._started) < limits.in_flight_max
+            and self._held_bytes < limits.in_flight_bytes_max
+        )
+
+    def _set_reading(self, reading: bool) -> None:
+        if reading == self._reading or self._gone:
+            return
+        self._reading = reading
+        if reading:
+            self._frame_since_s = self._clock.monotonic_s()
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _start(self) -> None:
+        """Start waiting requests as far as their order allows."""
+        while self._queue and self._work is None and self._client_reads and not self._gone:
+            frame = self._queue[0]
+            if self._started and frame.view[:2] != _PRODUCE_KEY:
+                return
+            self._queue.popleft()
+            try:
+                header, answer = self._serve(frame.view, self)
+            except Exception as error:
+                self._release(frame)
+                if not isinstance(error, Invalid):
+                    raise
+                self._refuse(error)
+                return
+            self._watch.received(header, frame.size_bytes)
+            self._follow(_Request(frame, header, self._active_s), answer)
+
+    def _follow(self, request: _Request, answer: Answer) -> None:
+        self._started.append(request)
+        if answer is None or isinstance(answer, Message):
+            self._answer(request, answer)
+        elif isinstance(answer, Deferred):
+            self._defer(request, answer)
+        else:
+            self._work = asyncio.get_running_loop().create_task(answer)
+            self._work.add_done_callback(lambda done: self._worked(request, done))
+
+    def _defer(self, request: _Request, deferred: Deferred) -> None:
+        def done(future: asyncio.Future[Any]) -> None:
+            if future.cancelled():
+                self._fail(request, None)
+                return
+            try:
+                answer = deferred.build(future)
+            except LakebedError as error:
+                self._fail(request, error)
+                return
+            self._answer(request, answer)
+            self._go_on()
+
+        deferred.future.add_done_callback(done)
+
+    def _worked(self, request: _Request, done: asyncio.Future[Answer]) -> None:
+        self._work = None
+        error = None if done.cancelled() else done.exception()
+        if done.cancelled() or error is not None:
+            self._fail(request, error)
+            return
+        answer = done.result()
+        if isinstance(answer, Deferred):
+            self._defer(request, answer)
+        else:
+            assert answer is None or isinstance(answer, Message)
+            self._answer(request, answer)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._start()
+        if not self._reading:
+            self._receive()
+
+    def _fail(self, request: _Request, error: BaseException | None) -> None:
+        """There is no answer that would be true: the client has to ask again on a new connection."""
+        if error is not None:
+            trace = None if isinstance(error, LakebedError) else error
+            self._logger.error("request failed", api=request.header.api_key, error=str(error), exc_info=trace)
+        self._started.remove(request)
+        self._release(request.frame)
+        self.close("request failed")
+
+    def _answer(self, request: _Request, answer: Message | None) -> None:
+        request.answer, request.ready = answer, True
+        started = self._started
+        while started and started[0].ready:
+            first = started.popleft()
+            size_bytes = self._send(first)
+            self._release(first.frame)
+            self._watch.answered(first.header, size_bytes, first.began_s)
+        if self._draining or self._eof:
+            self._close_when_done()
+
+    def _send(self, request: _Request) -> int:
+        if request.answer is None or self._gone or self._transport.is_closing():
+            return 0
+        header = request.header
+        pieces = response_frame(header.api_key, header.api_version, header.correlation_id, request.answer)
+        if len(pieces) == 1:
+            self._transport.write(pieces[0])
+        else:
+            self._transport.writelines(pieces)
+        self._active_s = self._clock.monotonic_s()
+        return _size(pieces)
+
+    def _release(self, frame: Frame) -> None:
+        self._held_bytes -= frame.size_bytes
+        frame.release(self._intake.budget, self._intake.pool)
+
+    def _refuse(self, error: Invalid) -> None:
+        self._logger.info("connection refused", peer=self.peer, error=str(error))
+        self._draining = True
+        self.close("bad request")
+
+    def _close_when_done(self) -> None:
+        if not self._started and not self._queue and not self._gone:
+            self._transport.close()
+
+
+def _size(pieces: list[Buffer]) -> int:
+    return sum(map(len, pieces))

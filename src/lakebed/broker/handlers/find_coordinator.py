@@ -1,0 +1,45 @@
+"""FindCoordinator, v0-6. v1 adds the kind of key, v4 asks for several keys at once in another form. Groups are
+coordinated by the broker that is asked; transactions are not served, share groups neither."""
+
+from __future__ import annotations
+
+from lakebed.broker.context import Call, Context
+from lakebed.protocol import Api, ErrorCode
+from lakebed.protocol import find_coordinator as wire
+
+API, VERSIONS = Api.FIND_COORDINATOR, range(0, 7)
+
+_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
+
+
+def handle(request: wire.FindCoordinatorRequest, call: Call, context: Context) -> wire.FindCoordinatorResponse:
+    """Name the coordinator of each key."""
+    if call.version >= 4:
+        return wire.FindCoordinatorResponse(
+            coordinators=[_find(request.key_type, key, call, context) for key in request.coordinator_keys]
+        )
+    found = _find(request.key_type, request.key, call, context)
+    message = {"error_message": found.error_message} if call.version >= 1 else {}
+    return wire.FindCoordinatorResponse(
+        error_code=found.error_code, node_id=found.node_id, host=found.host, port=found.port, **message
+    )
+
+
+def _find(kind: int, key: str, call: Call, context: Context) -> wire.Coordinator:
+    refusal = _refusal(kind, key)
+    if refusal is not None:
+        code, message = refusal
+        return wire.Coordinator(key, -1, "", -1, code, message)
+    me = context.membership.me
+    at = me.address(call.listener)
+    return wire.Coordinator(key, me.id, at.host, at.port, ErrorCode.NONE, None)
+
+
+def _refusal(kind: int, key: str) -> tuple[ErrorCode, str] | None:
+    if kind == _TRANSACTION:
+        return ErrorCode.INVALID_REQUEST, "transactions are not served: use an idempotent producer"
+    if kind != _GROUP:
+        return ErrorCode.INVALID_REQUEST, f"coordinators of kind {kind} are not known"
+    if not key:
+        return ErrorCode.INVALID_GROUP_ID, "a group needs an id"
+    return None

@@ -1,0 +1,134 @@
+"""From bytes as they arrive to whole frames.
+
+Small frames are copied out of one receive buffer that all connections of a listener share; a frame that does not fit in
+what has arrived gets a buffer of its own, and the rest of it is received straight into that.
+
+Invariant: between two calls from the event loop nothing of a connection lies in the shared buffer, and no byte of a
+frame is kept before the memory budget has granted all of it.
+"""
+
+from __future__ import annotations
+
+from lakebed.broker.budget import MemoryBudget
+from lakebed.broker.buffers import SMALLEST_BYTES, BufferPool
+from lakebed.protocol import SIZE_BYTES, read_frame_size
+
+SCRATCH_BYTES = 64 * 1024
+_NOTHING = memoryview(b"")
+
+
+class Frame:
+    """A request's bytes without their size; given back once nobody needs them."""
+
+    __slots__ = ("_pooled", "size_bytes", "view")
+
+    def __init__(self, buffer: bytearray, size_bytes: int, pooled: bool) -> None:
+        self.view = memoryview(buffer)[:size_bytes]
+        self.size_bytes = size_bytes
+        self._pooled = buffer if pooled else None
+
+    def release(self, budget: MemoryBudget, pool: BufferPool) -> None:
+        self.view = _NOTHING
+        pooled, self._pooled = self._pooled, None
+        budget.give_back(self.size_bytes)
+        if pooled is not None:
+            pool.give(pooled)
+
+
+class Intake:
+    """What the connections of a broker share for receiving."""
+
+    __slots__ = ("budget", "frame_limit_bytes", "pool", "scratch")
+
+    def __init__(self, budget: MemoryBudget, pool: BufferPool, frame_limit_bytes: int) -> None:
+        self.budget = budget
+        self.pool = pool
+        self.frame_limit_bytes = frame_limit_bytes
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+
+
+class Inbox:
+    """The receiving side of one connection."""
+
+    __slots__ = ("_at", "_end", "_frame", "_got", "_intake", "_source", "starved_of")
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+        self._source = _NOTHING
+        self._at = self._end = 0
+        self._frame: Frame | None = None
+        self._got = 0
+        self.starved_of = 0
+        """The size of the frame that the budget did not grant."""
+
+    def room(self) -> memoryview:
+        """Where the next bytes shall go; they must be reported before any other connection receives."""
+        if self._frame is not None:
+            return self._frame.view[self._got :]
+        left = self._end - self._at
+        if left:
+            self._intake.scratch[:left] = self._source[self._at : self._end]
+        self._source, self._at, self._end = self._intake.scratch, 0, left
+        return self._intake.scratch[left:]
+
+    def received(self, count: int) -> None:
+        """`count` bytes have arrived where `room` said."""
+        if self._frame is not None:
+            self._got += count
+        else:
+            self._end += count
+
+    def take(self) -> Frame | None:
+        """The next whole frame, if it is here and granted. Raises `Invalid` when what is here is no frame."""
+        if self._frame is not None:
+            return self._take_received()
+        left = self._end - self._at - SIZE_BYTES
+        if left < 0:
+            return None
+        size = read_frame_size(self._source, self._intake.frame_limit_bytes, self._at)
+        if not self._intake.budget.grant(size):
+            self.starved_of = size
+            return None
+        self.starved_of = 0
+        start = self._at + SIZE_BYTES
+        if left >= size:
+            self._at = start + size
+            return Frame(bytearray(self._source[start : self._at]), size, False)
+        self._open(size, start)
+        return None
+
+    def settle(self) -> None:
+        """Leave the shared buffer to the others."""
+        if self._source is self._intake.scratch:
+            rest = bytes(self._source[self._at : self._end])
+            self._source, self._at, self._end = memoryview(rest), 0, len(rest)
+
+    @property
+    def mid_frame_bytes(self) -> int:
+        """The size of the frame that is partly here, or 0. A size that is partly here counts as a small frame."""
+        if self._frame is not None:
+            return self._frame.size_bytes
+        return 1 if self._end > self._at else 0
+
+    def drop(self) -> None:
+        """The connection is gone."""
+        frame, self._frame = self._frame, None
+        self._source, self._at, self._end = _NOTHING, 0, 0
+        if frame is not None:
+            frame.release(self._intake.budget, self._intake.pool)
+
+    def _take_received(self) -> Frame | None:
+        frame = self._frame
+        if frame is None or self._got < frame.size_bytes:
+            return None
+        self._frame = None
+        return frame
+
+    def _open(self, size: int, start: int) -> None:
+        """Begin a frame of its own with the bytes that are here."""
+        pooled = size >= SMALLEST_BYTES
+        frame = Frame(self._intake.pool.take(size) if pooled else bytearray(size), size, pooled)
+        self._got = self._end - start
+        frame.view[: self._got] = self._source[start : self._end]
+        self._at = self._end
+        self._frame = frame

@@ -1,0 +1,152 @@
+"""Brokers of one root find each other by leases: each renews one that says who it is and where it listens.
+
+Who is a member is a hint, never a right: a list that is a little old sends a client to a broker that is gone, and the
+client comes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from lakebed.broker.routing import Member
+from lakebed.clock import Clock
+from lakebed.config import Address
+from lakebed.errors import Fenced, Invalid, Unavailable
+from lakebed.objects import Holding, Lease
+from lakebed.observe import Logger
+
+PREFIX = "brokers/"
+FIRST_ID = 1
+_IDS_TRIED_MAX = 10_000
+
+
+class BrokerLeases(Protocol):
+    """The part of leases that membership needs."""
+
+    ttl_s: float
+
+    async def acquire(self, resource: str, holder: str, data: Mapping[str, object] | None = None) -> Lease | None: ...
+    async def renew(self, lease: Lease, data: Mapping[str, object] | None = None) -> None: ...
+    async def release(self, lease: Lease) -> None: ...
+    async def holders(self, prefix: str = "") -> list[Holding]: ...
+
+
+class Membership:
+    """This broker's own registration, and its newest list of all."""
+
+    def __init__(self, leases: BrokerLeases, clock: Clock, logger: Logger) -> None:
+        self._leases, self._clock, self._logger = leases, clock, logger
+        self._holder = str(clock.uuid7())
+        self._lease: Lease | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._me: Member | None = None
+        self.members: tuple[Member, ...] = ()
+        """All brokers, this one among them, in order of id."""
+
+    @property
+    def me(self) -> Member:
+        if self._me is None:
+            raise Unavailable("this broker is not registered yet", "Retry in a moment")
+        return self._me
+
+    async def join(self, wanted_id: int | None, zone: str, rack: str, build: str, at: Mapping[str, Address]) -> Member:
+        """Register under `wanted_id`, waiting for its former holder to expire, or under the lowest free id."""
+        draft = Member(wanted_id or 0, zone, rack, build, dict(at))
+        self._me = await (self._take_lowest(draft) if wanted_id is None else self._take(draft, wanted_id))
+        await self.refresh()
+        self._keeper = asyncio.get_running_loop().create_task(self._keep(), name="membership")
+        return self._me
+
+    async def refresh(self) -> None:
+        """Read who is there."""
+        found = [_member(holding) for holding in await self._leases.holders(PREFIX)]
+        mine = set(self.me.listeners.values())
+        # A broker that died where this one listens now is still in the list until its lease runs out.
+        others = [m for m in found if m is not None and m.id != self.me.id and mine.isdisjoint(m.listeners.values())]
+        self.members = tuple(sorted([*others, self.me], key=lambda member: member.id))
+
+    def problem(self) -> str | None:
+        """For readiness: why others do not see this broker."""
+        if self._lease is not None and self._lease.alive():
+            return None
+        return "the broker's registration has run out"
+
+    async def leave(self) -> None:
+        """Tell the others at once that this broker is gone."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        if self._lease is not None:
+            try:
+                await self._leases.release(self._lease)
+            except Unavailable as error:
+                self._logger.warning("the broker's lease was not released", error=str(error))
+
+    async def _take_lowest(self, draft: Member) -> Member:
+        for number in range(FIRST_ID, FIRST_ID + _IDS_TRIED_MAX):
+            member = msgspec.structs.replace(draft, id=number)
+            if await self._try(member):
+                return member
+        raise Unavailable(f"all of {_IDS_TRIED_MAX} broker ids are taken", "Set broker.id, or stop brokers")
+
+    async def _take(self, draft: Member, number: int) -> Member:
+        member = msgspec.structs.replace(draft, id=number)
+        deadline_s = self._clock.monotonic_s() + 2 * self._leases.ttl_s
+        while not await self._try(member):
+            if self._clock.monotonic_s() > deadline_s:
+                raise Invalid(f"another broker has the id {number}", "Give each broker its own broker.id")
+            await self._clock.sleep(self._leases.ttl_s / 20)
+        return member
+
+    async def _try(self, member: Member) -> bool:
+        self._lease = await self._leases.acquire(f"{PREFIX}{member.id:010d}", self._holder, _data(member))
+        return self._lease is not None
+
+    async def _keep(self) -> None:
+        """Renew, and look who is there, for ever."""
+        while True:
+            await self._clock.sleep(self._leases.ttl_s / 4)
+            try:
+                await self._renew()
+                await self.refresh()
+            except Unavailable as error:
+                self._logger.warning("membership could not be renewed", error=str(error))
+
+    async def _renew(self) -> None:
+        if self._lease is None:
+            await self._try(self.me)
+            return
+        try:
+            await self._leases.renew(self._lease)
+        except Fenced:
+            self._logger.warning("the broker's lease was taken while it slept", id=self.me.id)
+            self._lease = None
+
+
+def _data(member: Member) -> dict[str, object]:
+    listeners = {name: [address.host, address.port] for name, address in member.listeners.items()}
+    return {"zone": member.zone, "rack": member.rack, "build": member.build, "listeners": listeners}
+
+
+class _Registration(msgspec.Struct, frozen=True):
+    zone: str
+    build: str
+    listeners: dict[str, tuple[str, int]]
+    rack: str | None = None
+
+
+def _member(holding: Holding) -> Member | None:
+    """None when it is the registration of a version of the program that this one cannot read."""
+    try:
+        read = msgspec.convert(dict(holding.data), _Registration)
+        number = int(holding.resource.removeprefix(PREFIX))
+    except (msgspec.ValidationError, ValueError):
+        return None
+    if not read.listeners:
+        return None
+    listeners = {name: Address(host, port) for name, (host, port) in read.listeners.items()}
+    return Member(number, read.zone, read.rack, read.build, listeners)

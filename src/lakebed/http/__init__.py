@@ -1,0 +1,6 @@
+"""The HTTP port: health, readiness and metrics."""
+
+from lakebed.http.pages import Page, Pages
+from lakebed.http.server import HttpServer
+
+__all__ = ["HttpServer", "Page", "Pages"]
