@@ -1,0 +1,16 @@
+"""The brokers that clients are tried on: Apache Kafka, to prove the tests, and Lakebed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BROKERS = ("kafka",)
+SERVES_GROUPS = ("kafka",)
+
+
+@dataclass(frozen=True)
+class Broker:
+    """Which it is, and where clients find it."""
+
+    name: str
+    bootstrap: str

@@ -1,0 +1,1 @@
+"""Kafka clients of other languages, each behind one small program."""
