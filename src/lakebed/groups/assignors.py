@@ -7,11 +7,11 @@ the same result in every process.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from lakebed.groups.assign_mixed import assign_mixed
-from lakebed.groups.records import NOTHING, Assignment
+from lakebed.groups.records import Assignment
 from lakebed.groups.topics import Topic
 
 
@@ -20,7 +20,7 @@ class Candidate:
     """A member as an assignor sees it."""
 
     topics: frozenset[Topic]
-    before: Assignment = NOTHING
+    before: Assignment = field(default_factory=dict)
     instance_id: str | None = None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lakebed.errors import Corrupt
 from lakebed.groups.effects import Turn
@@ -46,8 +46,8 @@ class ConsumerMember:
     assignor: str | None = None
     rack_id: str | None = None
     instance_id: str | None = None
-    owned: Assignment = NOTHING
-    revoking: Assignment = NOTHING
+    owned: Assignment = field(default_factory=dict)
+    revoking: Assignment = field(default_factory=dict)
 
     @classmethod
     def load(cls, member_id: str, record: ConsumerRecord) -> ConsumerMember:
