@@ -20,7 +20,7 @@ from lakebed.errors import Invalid, LakebedError
 from lakebed.observe import Logger
 from lakebed.protocol import Api, Buffer, Message, RequestHeader, response_frame
 
-Answer: TypeAlias = "Message | None | Deferred | Coroutine[Any, Any, Answer]"
+Answer: TypeAlias = "Message | Deferred | Coroutine[Any, Any, Answer] | None"
 """At once, or later while the next request may start, or by work behind which it may not. None: no answer."""
 
 _PRODUCE_KEY = Api.PRODUCE.to_bytes(2, "big")

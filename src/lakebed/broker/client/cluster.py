@@ -10,6 +10,7 @@ from lakebed.protocol import Api, ErrorCode, Message, metadata
 
 _TRIES = 5
 _PAUSE_S = 0.2
+_CODES = {int(code): code for code in ErrorCode}
 
 
 class Refused(LakebedError):
@@ -17,8 +18,20 @@ class Refused(LakebedError):
 
     def __init__(self, what: str, code: int, detail: str | None = None) -> None:
         self.code = code
-        name = ErrorCode(code).name if code in ErrorCode._value2member_map_ else str(code)
+        known = error_code(code)
+        name = str(code) if known is None else known.name
         super().__init__(f"{what}: {detail or name.lower().replace('_', ' ')} ({name})")
+
+
+def error_code(number: int) -> ErrorCode | None:
+    """The code with that number, if this program knows it."""
+    return _CODES.get(number)
+
+
+def is_retriable(number: int) -> bool:
+    """Whether the same request may be sent again."""
+    known = error_code(number)
+    return known is not None and known.retriable
 
 
 class Cluster:

@@ -6,6 +6,7 @@ Invariant: answers come in the order of the questions, which the broker promises
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from lakebed.clock import within
 from lakebed.config import Address
@@ -24,6 +25,7 @@ from lakebed.protocol import (
 
 RESPONSE_BYTES_MAX = 512 * 1024 * 1024
 _FIRST_VERSIONS = 3
+_ROWS = {int(api): row for api, row in MATRIX.items()}
 
 
 class BrokerConnection:
@@ -81,9 +83,13 @@ class BrokerConnection:
             answer = await self._exchange(Api.API_VERSIONS, version, request, self._wait_s)
             assert isinstance(answer, api_versions.ApiVersionsResponse)
             if answer.error_code == ErrorCode.NONE:
-                break
-        for told in answer.api_keys:
-            row = MATRIX.get(Api(told.api_key)) if told.api_key in Api._value2member_map_ else None
+                self._choose(answer.api_keys)
+                return
+        raise Unavailable("the broker does not say what it speaks", "Check that the address is a Kafka listener's")
+
+    def _choose(self, api_keys: Sequence[api_versions.ApiVersion]) -> None:
+        for told in api_keys:
+            row = _ROWS.get(told.api_key)
             if row is not None and told.max_version >= row.versions[0] and told.min_version <= row.versions[-1]:
                 self._versions[told.api_key] = min(told.max_version, row.versions[-1])
 

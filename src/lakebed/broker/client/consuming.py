@@ -12,6 +12,7 @@ from lakebed.protocol import Api, Buffer, ErrorCode, fetch, list_offsets
 from lakebed.records import Record, read_records, split
 
 EARLIEST, LATEST = -2, -1
+_IDS_FROM = 13
 _FETCH_BYTES = 16 * 1024 * 1024
 _PARTITION_BYTES = 1024 * 1024
 _DECOMPRESSED_MAX = 256 * 1024 * 1024
@@ -90,16 +91,19 @@ class Reader:
     async def _fetch(self, leader: int, partitions: list[int], wait_ms: int) -> fetch.FetchResponse | None:
         topic = await self._cluster.topic(self._topic)
         version = (await self._cluster.connection(leader)).version(Api.FETCH)
-        named = {"topic_id": topic.topic_id} if version >= 13 else {"topic": self._topic}
         wanted = [
             fetch.FetchPartition(partition=p, fetch_offset=self._positions[p], partition_max_bytes=_PARTITION_BYTES)
             for p in partitions
         ]
+        if version >= _IDS_FROM:
+            named = fetch.FetchTopic(topic_id=topic.topic_id, partitions=wanted)
+        else:
+            named = fetch.FetchTopic(topic=self._topic, partitions=wanted)
         request = fetch.FetchRequest(
             max_wait_ms=wait_ms,
             min_bytes=1,
             max_bytes=_FETCH_BYTES,
-            topics=[fetch.FetchTopic(partitions=wanted, **named)],  # type: ignore[arg-type]
+            topics=[named],
         )
         try:
             answer = await self._cluster.ask(Api.FETCH, request, leader, wait_s=wait_ms / 1000 + 30)

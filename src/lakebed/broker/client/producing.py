@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
-from lakebed.broker.client.cluster import Cluster, Refused
+from lakebed.broker.client.cluster import Cluster, Refused, is_retriable
 from lakebed.broker.client.partitioner import partition_for
 from lakebed.errors import Unavailable
 from lakebed.protocol import Api, ErrorCode, init_producer_id, produce
@@ -14,6 +14,7 @@ from lakebed.records import Codec, Record, build_batch
 _TRIES = 10
 _PAUSE_S = 0.2
 _EVERYONE = -1
+_IDS_FROM = 13
 
 
 class Writer:
@@ -44,14 +45,14 @@ class Writer:
         producer_id, epoch = await self._identity()
         sequence = self._sequences.get(partition, 0)
         batch = build_batch(
-            records, codec=self._codec, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
+            [record._replace(offset=at) for at, record in enumerate(records)], codec=self._codec, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
         )
         for _ in range(_TRIES):
             code, detail = await self._try(partition, batch)
             if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                 self._sequences[partition] = (sequence + len(records)) & 0x7FFFFFFF
                 return
-            if not (code in ErrorCode._value2member_map_ and ErrorCode(code).retriable):
+            if not is_retriable(code):
                 raise Refused(f"partition {partition} of {self._topic}", code, detail)
             self._cluster.forget(self._topic)
             await self._cluster.pause(_PAUSE_S)
@@ -59,7 +60,9 @@ class Writer:
 
     async def _identity(self) -> tuple[int, int]:
         if self._producer is None:
-            answer = await self._cluster.ask(Api.INIT_PRODUCER_ID, init_producer_id.InitProducerIdRequest())
+            answer = await self._cluster.ask(
+                Api.INIT_PRODUCER_ID, init_producer_id.InitProducerIdRequest(transactional_id=None)
+            )
             assert isinstance(answer, init_producer_id.InitProducerIdResponse)
             if answer.error_code:
                 raise Refused("a producer id", answer.error_code)
@@ -72,11 +75,11 @@ class Writer:
         if leader is None:
             raise Refused(f"partition {partition} of {self._topic}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         version = (await self._cluster.connection(leader)).version(Api.PRODUCE)
-        named = {"topic_id": topic.topic_id} if version >= 13 else {"name": self._topic}
-        data = produce.TopicProduceData(
-            partition_data=[produce.PartitionProduceData(index=partition, records=batch)],
-            **named,  # type: ignore[arg-type]
-        )
+        partitions = [produce.PartitionProduceData(index=partition, records=batch)]
+        if version >= _IDS_FROM:
+            data = produce.TopicProduceData(topic_id=topic.topic_id, partition_data=partitions)
+        else:
+            data = produce.TopicProduceData(name=self._topic, partition_data=partitions)
         request = produce.ProduceRequest(acks=_EVERYONE, timeout_ms=self._timeout_ms, topic_data=[data])
         answer = await self._cluster.ask(Api.PRODUCE, request, leader)
         assert isinstance(answer, produce.ProduceResponse)

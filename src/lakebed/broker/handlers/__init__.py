@@ -8,13 +8,23 @@ from typing import Any
 from lakebed.broker.connection import Answer
 from lakebed.broker.context import Call, Context
 from lakebed.broker.handlers import (
+    alter_configs,
     api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
     describe_cluster,
+    describe_configs,
+    describe_producers,
+    describe_topic_partitions,
     fetch,
     find_coordinator,
+    incremental_alter_configs,
     init_producer_id,
     list_offsets,
     metadata,
+    offset_for_leader_epoch,
     produce,
     transactions,
 )
@@ -23,13 +33,23 @@ from lakebed.protocol import Api
 __all__ = ["HANDLERS", "MODULES", "api_versions"]
 
 MODULES: tuple[Any, ...] = (
+    alter_configs,
     api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
     describe_cluster,
+    describe_configs,
+    describe_producers,
+    describe_topic_partitions,
     fetch,
     find_coordinator,
+    incremental_alter_configs,
     init_producer_id,
     list_offsets,
     metadata,
+    offset_for_leader_epoch,
     produce,
 )
 

@@ -9,7 +9,7 @@ from lakebed.broker.context import Call, Context
 from lakebed.protocol import Api, ErrorCode, advertised
 from lakebed.protocol import api_versions as wire
 
-API, VERSIONS = Api.API_VERSIONS, range(0, 5)
+API, VERSIONS = Api.API_VERSIONS, range(5)
 
 
 def handle(request: wire.ApiVersionsRequest, call: Call, context: Context) -> wire.ApiVersionsResponse:

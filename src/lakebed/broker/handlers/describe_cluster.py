@@ -8,7 +8,7 @@ from lakebed.broker.routing import members_for
 from lakebed.protocol import Api, ErrorCode
 from lakebed.protocol import describe_cluster as wire
 
-API, VERSIONS = Api.DESCRIBE_CLUSTER, range(0, 3)
+API, VERSIONS = Api.DESCRIBE_CLUSTER, range(3)
 
 _BROKERS = 1
 

@@ -19,7 +19,7 @@ from lakebed.streams import Bounds, Fetched, OutOfRange, Topic, bounds
 
 API, VERSIONS = Api.FETCH, range(4, 19)
 
-_IDS_FROM, _SESSIONS_FROM, _LEADERS_FROM = 13, 7, 12
+_IDS_FROM, _SESSIONS_FROM = 13, 7
 _WAIT_MAX_S = 300.0
 
 
@@ -222,21 +222,19 @@ class _Fetch:
         if target.code:
             return self._refused(target, index)
         span = target.span
-        start = {"log_start_offset": span.log_start} if self._call.version >= 5 else {}
         return wire.PartitionData(
             partition_index=index,
             high_watermark=span.high_watermark,
             last_stable_offset=span.high_watermark,
+            log_start_offset=span.log_start,
             aborted_transactions=None,
             records=target.found or b"",
-            **start,
         )
 
     def _refused(self, target: _Target, index: int) -> wire.PartitionData:
-        more: dict[str, wire.LeaderIdAndEpoch] = {}
-        if target.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and self._call.version >= _LEADERS_FROM:
-            leader = self._context.leader(target.stream, self._call)
-            more["current_leader"] = wire.LeaderIdAndEpoch(leader, 0)
+        leader = wire.LeaderIdAndEpoch()
+        if target.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            leader = wire.LeaderIdAndEpoch(self._context.leader(target.stream, self._call), 0)
         out_of_range = target.code == ErrorCode.OFFSET_OUT_OF_RANGE
         return wire.PartitionData(
             partition_index=index,
@@ -244,5 +242,5 @@ class _Fetch:
             high_watermark=target.span.high_watermark if out_of_range else -1,
             aborted_transactions=None,
             records=b"",
-            **more,  # type: ignore[arg-type]
+            current_leader=leader,
         )

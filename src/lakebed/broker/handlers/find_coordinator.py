@@ -7,7 +7,7 @@ from lakebed.broker.context import Call, Context
 from lakebed.protocol import Api, ErrorCode
 from lakebed.protocol import find_coordinator as wire
 
-API, VERSIONS = Api.FIND_COORDINATOR, range(0, 7)
+API, VERSIONS = Api.FIND_COORDINATOR, range(7)
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 
@@ -19,9 +19,12 @@ def handle(request: wire.FindCoordinatorRequest, call: Call, context: Context) -
             coordinators=[_find(request.key_type, key, call, context) for key in request.coordinator_keys]
         )
     found = _find(request.key_type, request.key, call, context)
-    message = {"error_message": found.error_message} if call.version >= 1 else {}
     return wire.FindCoordinatorResponse(
-        error_code=found.error_code, node_id=found.node_id, host=found.host, port=found.port, **message
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
     )
 
 

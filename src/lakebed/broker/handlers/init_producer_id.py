@@ -8,7 +8,7 @@ from lakebed.errors import LakebedError
 from lakebed.protocol import Api, ErrorCode, code_for
 from lakebed.protocol import init_producer_id as wire
 
-API, VERSIONS = Api.INIT_PRODUCER_ID, range(0, 6)
+API, VERSIONS = Api.INIT_PRODUCER_ID, range(6)
 
 
 async def handle(request: wire.InitProducerIdRequest, call: Call, context: Context) -> wire.InitProducerIdResponse:

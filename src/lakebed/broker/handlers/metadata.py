@@ -15,7 +15,7 @@ from lakebed.protocol import ZERO_UUID, Api, ErrorCode, code_for
 from lakebed.protocol import metadata as wire
 from lakebed.streams import Topic, check_name
 
-API, VERSIONS = Api.METADATA, range(0, 14)
+API, VERSIONS = Api.METADATA, range(14)
 
 TOPIC_OPERATIONS = 0b110111111000  # read, write, create, delete, alter, describe, and their configs
 CLUSTER_OPERATIONS = 0b1111110100000  # create, alter, describe, cluster action, configs, idempotent write

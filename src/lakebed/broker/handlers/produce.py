@@ -41,7 +41,7 @@ VERDICTS = {
 }
 UNCOMPRESSED_BYTES_MAX = 256 << 20
 _NO_ACKS, _ACKS = 0, (-1, 0, 1)
-_ZSTD_FROM, _IDS_FROM, _MESSAGES_FROM, _LEADERS_FROM = 7, 13, 8, 10
+_ZSTD_FROM, _IDS_FROM = 7, 13
 
 
 def handle(request: wire.ProduceRequest, call: Call, context: Context) -> Answer:
@@ -220,18 +220,22 @@ class _Produce:
 
     def _partition(self, slot: _Slot, data: wire.TopicProduceData) -> wire.PartitionProduceResponse:
         """The answer for a partition that failed."""
-        version = self._call.version
-        more: dict[str, object] = {}
-        if version >= _MESSAGES_FROM:
-            more["error_message"] = slot.message
-            if slot.wrong_batch >= 0 and slot.code == ErrorCode.INVALID_RECORD:
-                more["record_errors"] = [wire.BatchIndexAndErrorMessage(slot.wrong_batch, slot.message)]
-        if version >= _LEADERS_FROM and slot.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        leader, errors = wire.LeaderIdAndEpoch(), []
+        if slot.wrong_batch >= 0 and slot.code == ErrorCode.INVALID_RECORD:
+            errors.append(wire.BatchIndexAndErrorMessage(slot.wrong_batch, slot.message))
+        if slot.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             topic = self._find(data)
             stream = topic.stream(slot.index) if topic else None
             if stream is not None:
-                more["current_leader"] = wire.LeaderIdAndEpoch(self._context.leader(stream, self._call), 0)
-        return wire.PartitionProduceResponse(index=slot.index, error_code=slot.code, base_offset=-1, **more)  # type: ignore[arg-type]
+                leader = wire.LeaderIdAndEpoch(self._context.leader(stream, self._call), 0)
+        return wire.PartitionProduceResponse(
+            index=slot.index,
+            error_code=slot.code,
+            base_offset=-1,
+            record_errors=errors,
+            error_message=slot.message,
+            current_leader=leader,
+        )
 
 
 def _stored(slot: _Slot) -> wire.PartitionProduceResponse:
