@@ -47,7 +47,7 @@ def expire_producers_decision(from_stream: int, expiry_ms: int, now_ms: int) -> 
             operations.append(Put.of(PRODUCER_MARKS, [*kept, Mark(now_ms, view.version)]))
         if not past:
             return Decision(operations, Expired(0, None))
-        forget, expired = _forgotten(view, from_stream, past[-1].version)
+        forget, expired = _forgotten(view, from_stream, past[-1].version + 1)
         return Decision([*operations, *forget], expired)
 
     return decide
