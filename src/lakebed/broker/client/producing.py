@@ -45,7 +45,11 @@ class Writer:
         producer_id, epoch = await self._identity()
         sequence = self._sequences.get(partition, 0)
         batch = build_batch(
-            [record._replace(offset=at) for at, record in enumerate(records)], codec=self._codec, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
+            [record._replace(offset=at) for at, record in enumerate(records)],
+            codec=self._codec,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
         )
         for _ in range(_TRIES):
             code, detail = await self._try(partition, batch)

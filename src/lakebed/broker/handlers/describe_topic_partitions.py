@@ -55,7 +55,9 @@ def _described(
     for index, stream in list(enumerate(topic.streams))[first : first + limit]:
         leader = context.leader(stream, call)
         alone = (leader,)
-        partitions.append(wire.DescribeTopicPartitionsResponsePartition(ErrorCode.NONE, index, leader, 0, alone, alone))
+        partitions.append(
+            wire.DescribeTopicPartitionsResponsePartition(ErrorCode.NONE, index, leader, 0, alone, alone, (), ())
+        )
     return wire.DescribeTopicPartitionsResponseTopic(
         ErrorCode.NONE, topic.name, topic.id.bytes, False, partitions, TOPIC_OPERATIONS
     )
