@@ -206,7 +206,7 @@ class World:
         self._advance()
         if self.holder is not None and self.maybe(0.004):
             self._lose_holder(self.holder)
-        if self.sleepers and self.maybe(0.02):
+        if self.sleepers and self.holder is not None and self.maybe(0.02):
             self._wake()
 
     def _advance(self) -> None:

@@ -70,20 +70,14 @@ class Coordinator:
     def reload(self, group_id: str) -> Step:
         """Load a group from the newest view, with its timers."""
         turn = self._turn(group_id)
-        group = load_group(self._view(), group_id)
-        if group is not None and group.members:
-            self._groups[group_id] = group
-            if isinstance(group, ClassicGroup):
-                classic_members.resume(group, turn, self._settings)
-            else:
-                consumer_heartbeat.resume(group, turn, self._settings)
+        self._group(group_id, turn)
         return self._step(turn)
 
     def join(self, request: join_group.JoinGroupRequest, caller: Caller) -> Step:
         """JoinGroup. The answer may come with a later step."""
         turn = self._turn(request.group_id)
         code = classic_join.check_join(request, self._settings)
-        group = None if code else self._group(request.group_id)
+        group = None if code else self._group(request.group_id, turn)
         if not code and (group is None or (isinstance(group, ConsumerGroup) and not group.members)):
             code = ErrorCode.UNKNOWN_MEMBER_ID if request.member_id else ErrorCode.NONE
             if group is not None and not code:
@@ -103,7 +97,7 @@ class Coordinator:
     def sync(self, request: sync_group.SyncGroupRequest, caller: Caller) -> Step:
         """SyncGroup. The answer may come with a later step."""
         turn = self._turn(request.group_id)
-        group = self._group(request.group_id) if request.group_id else None
+        group = self._group(request.group_id, turn) if request.group_id else None
         if isinstance(group, ClassicGroup):
             classic_members.sync(group, turn, request, caller)
         else:
@@ -114,7 +108,7 @@ class Coordinator:
     def heartbeat(self, request: heartbeat.HeartbeatRequest, caller: Caller) -> Step:
         """Heartbeat: memory only."""
         turn = self._turn(request.group_id)
-        group = self._group(request.group_id) if request.group_id else None
+        group = self._group(request.group_id, turn) if request.group_id else None
         if isinstance(group, ClassicGroup):
             classic_members.beat(group, turn, request, caller)
         else:
@@ -128,7 +122,7 @@ class Coordinator:
         if caller.version < _LEAVE_BATCH_VERSION:
             one = leave_group.MemberIdentity(member_id=request.member_id)
             request = leave_group.LeaveGroupRequest(group_id=request.group_id, members=[one])
-        group = self._group(request.group_id) if request.group_id else None
+        group = self._group(request.group_id, turn) if request.group_id else None
         if not request.group_id:
             code = ErrorCode.INVALID_GROUP_ID
             turn.answer(caller.ticket, leave_group.LeaveGroupResponse(error_code=code))
@@ -146,7 +140,7 @@ class Coordinator:
         """ConsumerGroupHeartbeat: the whole of the new protocol."""
         turn = self._turn(request.group_id)
         code, message = consumer_heartbeat.check_heartbeat(request, self._settings, caller.version)
-        group = None if code else self._group(request.group_id)
+        group = None if code else self._group(request.group_id, turn)
         joins = request.member_epoch == 0
         if not code and joins and (group is None or (isinstance(group, ClassicGroup) and group.phase is Phase.EMPTY)):
             group = self._converted(group, turn)
@@ -172,7 +166,7 @@ class Coordinator:
     def commit_offsets(self, request: OffsetCommit, caller: Caller) -> Step:
         """OffsetCommit; the answer is an `OffsetAnswer`."""
         turn = self._turn(request.group_id)
-        offsets.commit(self._group(request.group_id), turn, self._settings, request, caller)
+        offsets.commit(self._group(request.group_id, turn), turn, self._settings, request, caller)
         return self._step(turn)
 
     def fetch_offsets(self, request: OffsetFetch, view: View) -> FetchedOffsets:
@@ -182,13 +176,13 @@ class Coordinator:
     def delete_offsets(self, group_id: str, places: Sequence[Place], caller: Caller) -> Step:
         """OffsetDelete; the answer is an `OffsetAnswer`."""
         turn = self._turn(group_id)
-        offsets.delete(self._group(group_id), turn, self._view(), self._topics(), places, caller.ticket)
+        offsets.delete(self._group(group_id, turn), turn, self._view(), self._topics(), places, caller.ticket)
         return self._step(turn)
 
     def delete_group(self, group_id: str, caller: Caller) -> Step:
         """One group of DeleteGroups; the answer is an error code."""
         turn = self._turn(group_id)
-        group, view = self._group(group_id), self._view()
+        group, view = self._group(group_id, turn), self._view()
         code = _delete_refusal(group, has_offsets(view, group_id))
         if not group_id:
             code = ErrorCode.INVALID_GROUP_ID
@@ -201,7 +195,7 @@ class Coordinator:
     def expire(self, group_id: str) -> Step:
         """Forget what is older than the retention of offsets, and the group with its last offset if it is empty."""
         turn = self._turn(group_id)
-        group, topics, retention_ms = self._group(group_id), self._topics(), self._settings.offsets_retention_ms
+        group, topics, retention_ms = self._group(group_id, turn), self._topics(), self._settings.offsets_retention_ms
 
         def expired(view: View) -> list[str]:
             return list(offsets.expired_keys(group, group_id, view, topics, turn.now_ms, retention_ms))[:_KEYS_MAX]
@@ -241,7 +235,7 @@ class Coordinator:
     def fail(self, step: Step) -> list[int]:
         """A step was not committed, or may not have been: its group is dropped, to be loaded again. The tickets to answer.
 
-        After this the shell drops the group's timers, refreshes its view and calls `reload`.
+        After this the shell drops the group's timers, refreshes its view and performs `reload`.
         """
         group = self._groups.pop(step.group_id, None)
         parked = group.tickets() if isinstance(group, ClassicGroup) else []
@@ -285,9 +279,17 @@ class Coordinator:
         self._ledger.enter(step)
         return step
 
-    def _group(self, group_id: str) -> Group | None:
-        """From memory, or else as committed. Idle groups are not kept in memory: what is committed is all of them."""
-        return self._groups.get(group_id) or load_group(self._view(), group_id)
+    def _group(self, group_id: str, turn: Turn | None = None) -> Group | None:
+        """From memory, or else as committed. One with members comes into memory with its timers, an idle one need not."""
+        group = self._groups.get(group_id) or load_group(self._view(), group_id)
+        if group is None or turn is None or not group.members or group_id in self._groups:
+            return group
+        self._groups[group_id] = group
+        if isinstance(group, ClassicGroup):
+            classic_members.resume(group, turn, self._settings)
+        else:
+            consumer_heartbeat.resume(group, turn, self._settings)
+        return group
 
     def _converted(self, group: ClassicGroup | None, turn: Turn) -> ConsumerGroup:
         """A consumer group in the place of nothing, or of an empty classic group."""

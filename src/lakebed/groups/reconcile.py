@@ -29,8 +29,8 @@ def reconcile(
     if member.state is MemberState.UNREVOKED:
         if _holds_any(reported, member.revoking):
             return member
-        return _towards(member, member.epoch + 1, target_epoch, target, is_owned, reported)
-    return _towards(member, member.epoch, target_epoch, target, is_owned, reported)
+        return _towards(member, member.epoch + 1, target_epoch, target, is_owned)
+    return _towards(member, member.epoch, target_epoch, target, is_owned)
 
 
 def _towards(
@@ -39,11 +39,11 @@ def _towards(
     target_epoch: int,
     target: Assignment,
     is_owned: Callable[[bytes, int], bool],
-    reported: Assignment | None,
 ) -> ConsumerMember:
     kept = _both(member.owned, target)
     lost = _without(member.owned, kept)
-    if lost and _holds_any(reported, lost):
+    # A member that does not name a partition may only not have taken it yet, so it is asked; one that joins has nothing.
+    if lost and member.epoch != 0:
         return _at(member, epoch, MemberState.UNREVOKED, kept, lost)
     wanted = _without(target, kept)
     free = {
