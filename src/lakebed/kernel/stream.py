@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from operator import ge
+from operator import attrgetter, ge
 
 from lakebed.errors import Invalid
 from lakebed.kernel.blocks import BLOCK_MAX, AppendedColumns, Block, IndexEntry
@@ -44,13 +44,18 @@ class Stream:
 
     def find(self, offset: int) -> IndexEntry | None:
         """The entry that holds `offset`, or None when it lies outside [start, end)."""
-        return next(self.entries(offset), None) if self.start <= offset < self.end else None
+        if not self.start <= offset < self.end:
+            return None
+        at = self._place(offset)
+        if at == len(self.sealed):
+            return self.tail.entry(self.tail.find(offset, self.tail_count))
+        block = self.sealed[at]
+        return block.entry(block.find(offset, len(block.ends)))
 
     def entries(self, offset: int | None = None) -> Iterator[IndexEntry]:
         """Entries in order, from the one that holds `offset` on, or all."""
         offset = self.start if offset is None else offset
-        at = bisect_right(self.sealed, offset, key=_block_end)
-        for block, count in self._blocks(at):
+        for block, count in self._blocks(self._place(offset)):
             yield from map(block.entry, range(block.find(offset, count), count))
 
     def newest(self) -> IndexEntry | None:
@@ -63,9 +68,15 @@ class Stream:
         """Every block with the number of its entries that are ours."""
         return self._blocks(0)
 
+    def _place(self, offset: int) -> int:
+        """The place of the sealed block that holds `offset`, or of the first behind it; behind the last is the tail."""
+        at = bisect_right(self.sealed, offset, key=_block_start) - 1
+        return at + 1 if at < 0 or offset >= self.sealed[at].ends[-1] else at
+
     def _blocks(self, at: int) -> Iterator[tuple[Block, int]]:
-        for block in self.sealed[at:]:
-            yield block, len(block.ends)
+        sealed = self.sealed
+        for place in range(at, len(sealed)):
+            yield sealed[place], len(sealed[place].ends)
         if self.tail_count:
             yield self.tail, self.tail_count
 
@@ -140,6 +151,9 @@ def stream_of(entries: Iterable[IndexEntry], start: int, end: int) -> Stream:
             f"the entries end at {stream.end}, not {end}", "Offsets only grow: add what follows or remove all"
         )
     return stream
+
+
+_block_start = attrgetter("start")
 
 
 def _block_end(block: Block) -> int:
