@@ -78,6 +78,7 @@ class Block:
         "_batch_ends",
         "_batches",
         "_cumulative",
+        "_newest_ms",
         "_positions",
         "_sizes",
         "_timestamps_max",
@@ -102,6 +103,7 @@ class Block:
         self._versions = array("q")
         self._batch_ends = array("I")
         self._batches = bytearray()
+        self._newest_ms: int | None = None
 
     def append(self, entry: IndexEntry) -> None:
         """Add an entry that starts where the last one ended."""
@@ -162,8 +164,12 @@ class Block:
         return map(self.entry, range(count))
 
     def timestamp_max(self, count: int) -> int:
-        """The greatest timestamp of the first `count` entries; -1 when none has one."""
-        return max(self._timestamps_max[:count], default=-1)
+        """The greatest timestamp of the first `count` entries; -1 when none has one. Of a full block it is remembered."""
+        if count < BLOCK_MAX:
+            return max(self._timestamps_max[:count], default=-1)
+        if self._newest_ms is None:
+            self._newest_ms = max(self._timestamps_max[:count])
+        return self._newest_ms
 
     def find(self, offset: int, count: int) -> int:
         """The place of the entry that holds `offset`; `count` when none of the first `count` does."""

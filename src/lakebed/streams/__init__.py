@@ -3,7 +3,7 @@
 from lakebed.streams.append import append_decision
 from lakebed.streams.arrivals import Arrivals, ArrivalsPart
 from lakebed.streams.commits import insist
-from lakebed.streams.domain import Caches, Domain, cluster_registry, domain_registry
+from lakebed.streams.domain import Domain, Memory, cluster_registry, domain_registry
 from lakebed.streams.index import Bounds, Extent, Removal, bounds, locate
 from lakebed.streams.keys import domain_of, stream_domain, stream_key
 from lakebed.streams.lifecycle import TopicAdmin
@@ -26,7 +26,6 @@ __all__ = [
     "Arrivals",
     "ArrivalsPart",
     "Bounds",
-    "Caches",
     "Catalogue",
     "ConfigKey",
     "DeleteRange",
@@ -38,6 +37,7 @@ __all__ = [
     "InParquet",
     "Keep",
     "Kind",
+    "Memory",
     "OutOfRange",
     "ProducerIds",
     "ProducerState",

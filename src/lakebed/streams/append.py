@@ -63,7 +63,9 @@ def _judged(view: View, layout: Layout) -> list[Appended]:
     for batch in layout.batches:
         producer_id = batch.producer_id
         if producer_id >= 0:
-            before = unwritten.pop(producer_id, None)  # most producers have one batch here: then nothing need be written
+            before = unwritten.pop(
+                producer_id, None
+            )  # most producers have one batch here: then nothing need be written
             if before is not None:
                 written[producer_id] = remember(*before, view.version + 1)
             memory = written.get(producer_id) or producers.find(number, producer_id)

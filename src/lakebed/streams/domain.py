@@ -18,7 +18,18 @@ from lakebed.streams.reading import StreamReader
 from lakebed.streams.refresh import Refresher
 from lakebed.streams.retention import DeleteRange, delete_records_decision
 from lakebed.streams.timestamps import TimeIndex
-from lakebed.wal import DEFAULT_ZONE, Appended, Collector, Flusher, Piece, RangeCache, TailCache, WalMetrics, WalReader
+from lakebed.wal import (
+    DEFAULT_ZONE,
+    Appended,
+    Budget,
+    Collector,
+    Flusher,
+    Piece,
+    RangeCache,
+    TailCache,
+    WalMetrics,
+    WalReader,
+)
 
 
 def cluster_registry() -> Registry:
@@ -31,12 +42,13 @@ def domain_registry() -> Registry:
     return Registry([*KERNEL_PARTS, ProducersPart(), ArrivalsPart()])
 
 
-class Caches:
-    """The memory that all domains of a process share."""
+class Memory:
+    """The memory that all domains of a process share: caches, and the budget of what is not acknowledged yet."""
 
     def __init__(self, settings: WalSettings) -> None:
         self.tail = TailCache(settings.tail_cache_bytes)
         self.ranges = RangeCache(settings.range_cache_bytes)
+        self.budget = Budget(settings.buffer_bytes)
 
 
 class Domain:
@@ -47,7 +59,7 @@ class Domain:
         number: int,
         log: CommitLog,
         store: ObjectStore,
-        caches: Caches,
+        memory: Memory,
         *,
         clock: Clock,
         settings: WalSettings,
@@ -59,8 +71,8 @@ class Domain:
         self.log = log
         self._clock = clock
         measures = WalMetrics(metrics or Metrics(), clock, number)
-        wal = WalReader(store, caches.ranges, measures)
-        self.reader = StreamReader(log, caches.tail, wal, measures)
+        wal = WalReader(store, memory.ranges, measures)
+        self.reader = StreamReader(log, memory.tail, wal, measures)
         self.times = TimeIndex(wal)
         self.arrivals = Arrivals(log)
         self.refresher = Refresher(log)
@@ -69,7 +81,8 @@ class Domain:
             log,
             store,
             append_decision,
-            caches.tail,
+            memory.tail,
+            memory.budget,
             domain=number,
             zone=zone,
             clock=clock,

@@ -1,5 +1,6 @@
 """Write-ahead objects: their format, how they are written, read and collected."""
 
+from lakebed.wal.budget import Budget
 from lakebed.wal.collect import FLOOR_KEY, GONE_PREFIX, Collector, gone_key, wal_floor
 from lakebed.wal.flusher import Flusher
 from lakebed.wal.format import Chunk, Layout, ObjectHeader, batches_of, encode, parse, parse_header, parse_index, sealed
@@ -15,6 +16,7 @@ __all__ = [
     "FLOOR_KEY",
     "GONE_PREFIX",
     "Appended",
+    "Budget",
     "Chunk",
     "Collector",
     "EntryMap",

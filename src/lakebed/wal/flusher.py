@@ -2,7 +2,7 @@
 
 While one object is being written the next one gathers: no fixed wait when idle, large objects under load.
 Invariant: objects are published in the order in which they were gathered, so requests commit in the order they came; and
-nothing is answered before both writes are durable. Memory is bounded: see `pressed`.
+nothing is answered before both writes are durable. Memory is bounded by a budget that callers heed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from lakebed.config import WalSettings
 from lakebed.errors import Ambiguous, Closed, Unavailable
 from lakebed.kernel import CommitLog, CommitResult, Committed, Unknown
 from lakebed.objects import ObjectStore
+from lakebed.wal.budget import Budget
 from lakebed.wal.flush import Flush, Request
 from lakebed.wal.measures import WalMetrics
 from lakebed.wal.outcomes import Appended, Piece, Publish, Verdicts
@@ -26,8 +27,6 @@ BATCHES_MAX = 8000
 """Of one object, so that its commit stays within the kernel's limit."""
 
 _RETRY_FIRST_S, _RETRY_MAX_S = 0.01, 1.0
-_REFUSE_AT = 2
-"""Times `buffer_bytes`: beyond it even those who do not heed `pressed` are refused."""
 
 
 class Flusher:
@@ -39,6 +38,7 @@ class Flusher:
         store: ObjectStore,
         publish: Publish,
         tail: TailCache,
+        budget: Budget,
         *,
         domain: int,
         zone: str,
@@ -51,6 +51,7 @@ class Flusher:
         self._store = store
         self._publish = publish
         self._tail = tail
+        self._budget = budget
         self._domain = domain
         self._zone = check_zone(zone)
         self._clock = clock
@@ -60,8 +61,6 @@ class Flusher:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Request] = deque()
         self._waiting_bytes = 0
-        self._held_bytes = 0
-        self._relief: asyncio.Future[None] | None = None
         self._puts: set[asyncio.Task[None]] = set()
         self._lingering: asyncio.Task[None] | None = None
         self._soon = False
@@ -70,36 +69,16 @@ class Flusher:
         self._closed = False
         self._commits = self._loop.create_task(self._publish_in_order(), name=f"flusher of domain {domain}")
 
-    @property
-    def held_bytes(self) -> int:
-        """Bytes that have come in and are not answered yet."""
-        return self._held_bytes
-
-    @property
-    def pressed(self) -> bool:
-        """Whether so much is held that callers should stop reading their sockets until `relieved`."""
-        return self._held_bytes >= self._settings.buffer_bytes
-
-    async def relieved(self) -> None:
-        """Return when the flusher is not pressed."""
-        while self.pressed:
-            if self._relief is None:
-                self._relief = self._loop.create_future()
-            await asyncio.shield(self._relief)
-
     def append(self, pieces: Sequence[Piece]) -> asyncio.Future[list[Appended]]:
         """Take a request; the future gets one verdict per piece once it is durable and published.
 
         Requests commit in the order of these calls. The payloads must not change until they are answered. Raises `Unavailable`
-        when the caller has not heeded `pressed`.
+        when the caller has not heeded the budget.
         """
         if self._closed:
             raise Closed(f"the flusher of domain {self._domain} is closed", "Start the broker again")
         request = Request(pieces, self._loop.create_future())
-        held = self._held_bytes
-        if held and held + request.size_bytes > _REFUSE_AT * self._settings.buffer_bytes:
-            raise Unavailable(f"{held} bytes wait to be written already", "Retry later, or raise wal.buffer_bytes")
-        self._held_bytes = held + request.size_bytes
+        self._budget.take(request.size_bytes)
         self._waiting.append(request)
         self._waiting_bytes += request.size_bytes
         if not self._soon:
@@ -255,10 +234,7 @@ class Flusher:
         self._release(flush)
 
     def _release(self, flush: Flush) -> None:
-        self._held_bytes -= flush.size_bytes
-        if self._relief is not None and not self.pressed:
-            self._relief.set_result(None)
-            self._relief = None
+        self._budget.give(flush.size_bytes)
 
 
 def _uncertain(flush: Flush, result: object) -> Unavailable:

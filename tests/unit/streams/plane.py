@@ -14,9 +14,9 @@ from lakebed.kernel import CommitLog, FileLogStore, Identity, LogStore, ObjectLo
 from lakebed.objects import LocalStore, MemoryStore, ObjectStore
 from lakebed.records import ProduceRules, Record, build_batch, check_produce, read_records, split
 from lakebed.streams import (
-    Caches,
     Domain,
     Fetched,
+    Memory,
     ProducerIds,
     Sweeper,
     TopicAdmin,
@@ -37,7 +37,8 @@ class Plane:
     cluster: CommitLog
     domains: list[Domain]
     clock: Clock
-    settings: WalSettings = SETTINGS
+    settings: WalSettings
+    memory: Memory
     stream_settings: StreamSettings = field(default_factory=StreamSettings)
 
     def __post_init__(self) -> None:
@@ -154,12 +155,12 @@ async def _opened(
     store: ObjectStore, stores: Sequence[LogStore], clock: Clock, settings: WalSettings, kernel: KernelSettings | None
 ) -> AsyncIterator[Plane]:
     cluster = await open_log(stores[0], cluster_registry(), clock, kernel)
-    caches = Caches(settings)
+    memory = Memory(settings)
     domains = []
     for number, log_store in enumerate(stores[1:]):
         log = await open_log(log_store, domain_registry(), clock, kernel)
-        domains.append(Domain(number, log, store, caches, clock=clock, settings=settings))
-    plane = Plane(store, cluster, domains, clock, settings)
+        domains.append(Domain(number, log, store, memory, clock=clock, settings=settings))
+    plane = Plane(store, cluster, domains, clock, settings, memory)
     try:
         yield plane
     finally:

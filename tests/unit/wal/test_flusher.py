@@ -108,20 +108,20 @@ async def test_pressure_is_told_and_relieved() -> None:
     settings = WalSettings(buffer_bytes=ByteCount(1_000_000))
     async with memory_plane(store, settings=settings) as plane:
         (stream,) = (await plane.topic()).streams
-        flusher = plane.domain.flusher
+        budget = plane.memory.budget
         big = piece(stream, batch(b"x" * 600_000))
         futures = [plane.domain.append([big]) for _ in range(3)]
-        assert flusher.pressed
+        assert budget.pressed
         with pytest.raises(Unavailable, match="wait to be written"):
             plane.domain.append([big])
-        relieved = asyncio.ensure_future(flusher.relieved())
+        relieved = asyncio.ensure_future(budget.relieved())
         await store.until_waiting(1)
         assert not relieved.done()
         store.open = True
         store.gates[0].set()
         await asyncio.gather(*futures)
         await relieved
-        assert flusher.held_bytes == 0
+        assert budget.held_bytes == 0
         await plane.domain.append([big])
 
 
