@@ -60,7 +60,7 @@ from lakebed.objects import (
     prove_preconditions,
 )
 from lakebed.observe import Health, Logs, Metrics
-from lakebed.streams import Caches, Domain, ProducerIds, Sweeper, TopicAdmin, cluster_registry, domain_registry
+from lakebed.streams import Domain, Memory, ProducerIds, Sweeper, TopicAdmin, cluster_registry, domain_registry
 
 _BUCKET_LINGER_S = 0.05
 _POOL_BYTES = 64_000_000
@@ -115,7 +115,8 @@ class App:
         objects = await self._open_objects()
         root = await open_root(objects, create=True, domains=self.settings.domains, clock=self.clock)
         cluster = await self._open_log(objects, root, CLUSTER_LOG, cluster_registry())
-        domains = await self._open_domains(objects, root)
+        memory = Memory(self.settings.wal)
+        domains = await self._open_domains(objects, root, memory)
         leases = self._leases(objects)
         membership = Membership(leases, self.clock, self.logs.logger("members"))
         admin = TopicAdmin(cluster, [domain.log for domain in domains], self.clock)
@@ -126,6 +127,7 @@ class App:
             topics=TopicLookup(cluster),
             admin=admin,
             domains=domains,
+            pressure=memory.budget,
             producer_ids=ProducerIds(cluster, self.clock),
             membership=membership,
             affinity=Affinity(),
@@ -188,8 +190,7 @@ class App:
             return OxiaLeases(self._oxia_client(), self.clock, ttl_s)
         return Leases(objects, self.clock, ttl_s)
 
-    async def _open_domains(self, objects: ObjectStore, root: Root) -> list[Domain]:
-        caches = Caches(self.settings.wal)
+    async def _open_domains(self, objects: ObjectStore, root: Root, memory: Memory) -> list[Domain]:
         linger_s = 0.0 if isinstance(objects, LocalStore) else _BUCKET_LINGER_S
         domains = []
         for number in range(root.domains):
@@ -198,7 +199,7 @@ class App:
                 number,
                 log,
                 objects,
-                caches,
+                memory,
                 clock=self.clock,
                 settings=self.settings.wal,
                 zone=self.settings.broker.zone,

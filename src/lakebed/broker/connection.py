@@ -98,6 +98,8 @@ class Connection(asyncio.BufferedProtocol):
         self._queue: deque[Frame] = deque()
         self._started: deque[_Request] = deque()
         self._work: asyncio.Task[Any] | None = None
+        self._outgoing: list[Buffer] = []
+        self._flush_due = False
         self._held_bytes = 0
         self._reading = True
         self._client_reads = True
@@ -300,20 +302,36 @@ class Connection(asyncio.BufferedProtocol):
             size_bytes = self._send(first)
             self._release(first.frame)
             self._watch.answered(first.header, size_bytes, first.began_s)
+        if self._outgoing:
+            self._send_soon()
         if self._draining or self._eof:
             self._close_when_done()
 
     def _send(self, request: _Request) -> int:
-        if request.answer is None or self._gone or self._transport.is_closing():
+        if request.answer is None or self._gone:
             return 0
         header = request.header
         pieces = response_frame(header.api_key, header.api_version, header.correlation_id, request.answer)
+        self._outgoing += pieces
+        return len(pieces[0]) if len(pieces) == 1 else sum(map(len, pieces))
+
+    def _send_soon(self) -> None:
+        """At once when nothing else is at work, else together with what gets ready in this turn of the loop."""
+        if not self._started:
+            self._flush()
+        elif not self._flush_due:
+            self._flush_due = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        pieces, self._outgoing, self._flush_due = self._outgoing, [], False
+        if not pieces or self._gone or self._transport.is_closing():
+            return
+        self._active_s = self._clock.monotonic_s()
         if len(pieces) == 1:
             self._transport.write(pieces[0])
         else:
             self._transport.writelines(pieces)
-        self._active_s = self._clock.monotonic_s()
-        return _size(pieces)
 
     def _release(self, frame: Frame) -> None:
         self._held_bytes -= frame.size_bytes
@@ -326,8 +344,5 @@ class Connection(asyncio.BufferedProtocol):
 
     def _close_when_done(self) -> None:
         if not self._started and not self._queue and not self._gone:
+            self._flush()
             self._transport.close()
-
-
-def _size(pieces: list[Buffer]) -> int:
-    return sum(map(len, pieces))

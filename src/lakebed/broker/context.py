@@ -31,6 +31,14 @@ class Members(Protocol):
     def members(self) -> tuple[Member, ...]: ...
 
 
+class Pressure(Protocol):
+    """Whether so much waits to be written that nothing more should be taken."""
+
+    @property
+    def pressed(self) -> bool: ...
+    async def relieved(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """What the operator has chosen."""
@@ -51,6 +59,7 @@ class Context:
     topics: TopicLookup
     admin: TopicAdmin
     domains: Sequence[Domain]
+    pressure: Pressure
     producer_ids: ProducerIds
     membership: Members
     affinity: Affinity

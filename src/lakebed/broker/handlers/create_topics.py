@@ -40,8 +40,8 @@ async def _create(
     partitions, configs = found
     try:
         record = await context.admin.create(topic.name, partitions, configs, validate_only=validate_only)
-    except Exists as error:
-        return _refused(topic.name, ErrorCode.TOPIC_ALREADY_EXISTS, str(error))
+    except Exists:
+        return _refused(topic.name, ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
     except LakebedError as error:
         return _refused(topic.name, code_for(error), str(error))
     return _created(record, call, validate_only)

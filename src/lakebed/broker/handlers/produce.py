@@ -51,9 +51,7 @@ def handle(request: wire.ProduceRequest, call: Call, context: Context) -> Answer
         return produce.refuse_all(ErrorCode.INVALID_REQUIRED_ACKS)
     if request.transactional_id is not None:
         return produce.refuse_all(ErrorCode.INVALID_TXN_STATE)
-    if produce.knows_all_topics():
-        return produce.append()
-    return produce.append_after_refresh()
+    return produce.append() if produce.knows_all_topics() else produce.append_after_refresh()
 
 
 class _Slot:
@@ -77,22 +75,23 @@ class _Produce:
         self._request, self._call, self._context = request, call, context
         self._by_id = call.version >= _IDS_FROM
         self._now_ms = context.clock.now_ms()
+        self._topics = [self._find(topic) for topic in request.topic_data]
         self._slots: list[list[_Slot]] = []
         self._pieces: dict[int, list[Piece]] = {}
         self._waiting: dict[int, list[_Slot]] = {}
 
     def knows_all_topics(self) -> bool:
-        return all(self._find(topic) is not None for topic in self._request.topic_data)
+        return None not in self._topics
 
     async def append_after_refresh(self) -> Answer:
         """A topic that is not known here may have been created through another broker."""
         await self._context.topics.refresh()
+        self._topics = [self._find(topic) for topic in self._request.topic_data]
         return self.append()
 
     def append(self) -> Answer:
         """Check everything, then hand it to the flushers; order is that of these calls."""
-        for data in self._request.topic_data:
-            topic = self._find(data)
+        for data, topic in zip(self._request.topic_data, self._topics, strict=True):
             slots = [_Slot(each.index) for each in data.partition_data]
             self._slots.append(slots)
             for slot, each in zip(slots, data.partition_data, strict=True):
@@ -102,8 +101,7 @@ class _Produce:
                     self._check(slot, topic, each.records)
         if not self._pieces:
             return self._response()
-        pressed = [d for d in self._pieces if self._context.domains[d].flusher.pressed]
-        return self._submit_when_relieved(pressed) if pressed else self._submit()
+        return self._submit_when_relieved() if self._context.pressure.pressed else self._submit()
 
     def refuse_all(self, code: ErrorCode) -> Answer:
         for data in self._request.topic_data:
@@ -151,10 +149,9 @@ class _Produce:
         self._pieces.setdefault(topic.domain, []).append(Piece(stream, payload, headers))
         self._waiting.setdefault(topic.domain, []).append(slot)
 
-    async def _submit_when_relieved(self, pressed: list[int]) -> Answer:
+    async def _submit_when_relieved(self) -> Answer:
         """Requests of this connection wait behind this one, and then its socket does."""
-        for domain in pressed:
-            await self._context.domains[domain].flusher.relieved()
+        await self._context.pressure.relieved()
         return self._submit()
 
     def _submit(self) -> Answer:
