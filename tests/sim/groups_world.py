@@ -111,6 +111,7 @@ class World:
         self.seed = seed
         self.chance = random.Random(seed)
         self.faults = faults
+        self.commit_rate = self.chance.choice([0.1, 0.3, 0.7])
         self.settings = GroupSettings(
             session_timeout_min_ms=1,
             initial_rebalance_delay_ms=500,
@@ -197,7 +198,7 @@ class World:
     def step(self) -> None:
         """Let the next thing happen."""
         holder = self.holder
-        if holder is not None and holder.in_flight and (self.chance.random() < 0.6 or not self.events):
+        if holder is not None and holder.in_flight and (self.chance.random() < self.commit_rate or not self.events):
             if self.maybe(0.01):
                 self._lose_track(holder)
             else:
