@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from typing import TypeVar
 
 from lakebed.clock import Clock, within
@@ -210,13 +211,22 @@ class CommitLog:
         clock = self._head.clock
         while self._watching:
             try:
-                await self._head.store.wait(self._head.next, self._settings.commit_timeout_s)
-                await self.refresh()
+                awaited = self._head.next
+                await self._head.store.wait(awaited, self._settings.commit_timeout_s)
+                await self._own_commit_done()
+                if self._head.next == awaited:
+                    await self.refresh()
             except Closed:
                 return
             except LakebedError as error:
                 self._logger.warning("waiting for commits failed", log=self.name, error=str(error))
                 await clock.sleep(self._settings.poll_interval_s)
+
+    async def _own_commit_done(self) -> None:
+        """The news may be a commit of ours on its way: when that ends the head has moved, whoever has won."""
+        if self._committer.writing:
+            with suppress(TimeoutError):
+                await within(self._settings.poll_interval_s, self._head.wait_advanced())
 
 
 def _nothing(_: View) -> Decision[None]:

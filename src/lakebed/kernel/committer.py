@@ -59,6 +59,7 @@ class Committer:
         self._stuck: Plan | None = None
         self._outcomes: OrderedDict[str, CommitResult[Any]] = OrderedDict()
         self._closed = False
+        self.writing = False
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"committer {head.store.name}")
 
     def submit(
@@ -156,8 +157,12 @@ class Committer:
         if not plan.body:
             self._answer(plan, self._head.version, self._head.snapshot.timestamp)
             return True
-        with self._head.metrics.committing():
-            fate = await self._create(plan, self._clock.boot_s())
+        self.writing = True
+        try:
+            with self._head.metrics.committing():
+                fate = await self._create(plan, self._clock.boot_s())
+        finally:
+            self.writing = False
         if fate is Fate.DOUBTFUL:
             self._stuck = plan
         if fate in (Fate.DOUBTFUL, Fate.PAST):
