@@ -1,0 +1,83 @@
+"""A settled file described by its own footer, so that no column is read twice.
+
+Invariant: what is said of a file is what its writer counted; a file whose rows lie outside of its
+planned range is refused.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+from lakebed.errors import Invalid
+from lakebed.tables.port import SettledFile
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def describe_footer(
+    footer: pq.FileMetaData,
+    *,
+    path: str,
+    partition: int,
+    offset_start: int,
+    offset_end: int,
+    size_bytes: int,
+    sha256: str,
+) -> SettledFile:
+    """`SettledFile` of what was just written; the writer must keep statistics of partition, offset and timestamp."""
+    columns = _flat_columns(footer)
+    if _bounds(footer, columns, "partition", path) != (partition, partition):
+        raise Invalid(f"{path} has rows of another partition than {partition}", "Write one file per partition")
+    offset_min, offset_max = _bounds(footer, columns, "offset", path)
+    first, last = _bounds(footer, columns, "timestamp", path)
+    return SettledFile(
+        path=path,
+        partition=partition,
+        offset_start=offset_start,
+        offset_end=offset_end,
+        rows=footer.num_rows,
+        size_bytes=size_bytes,
+        sha256=sha256,
+        offset_min=offset_min,
+        offset_max=offset_max,
+        timestamp_min_ms=(first - _EPOCH) // _MILLISECOND,
+        timestamp_max_ms=-((_EPOCH - last) // _MILLISECOND),
+        null_counts=_null_counts(footer, columns),
+        row_group_positions=_positions(footer),
+    )
+
+
+def _flat_columns(footer: pq.FileMetaData) -> dict[str, int]:
+    schema = footer.schema
+    paths = {schema.column(index).path: index for index in range(len(schema))}
+    return {path: index for path, index in paths.items() if "." not in path}
+
+
+def _bounds(footer: pq.FileMetaData, columns: dict[str, int], name: str, path: str) -> tuple[Any, Any]:
+    statistics = [footer.row_group(group).column(columns[name]).statistics for group in range(footer.num_row_groups)]
+    if not statistics or not all(each is not None and each.has_min_max for each in statistics):
+        raise Invalid(f"{path} has no statistics of {name}", "Write statistics of partition, offset and timestamp")
+    return min(each.min for each in statistics), max(each.max for each in statistics)
+
+
+def _null_counts(footer: pq.FileMetaData, columns: dict[str, int]) -> dict[str, int]:
+    """Of the columns whose nulls were counted in every row group."""
+    counts: dict[str, int] = {}
+    for name, index in columns.items():
+        statistics = [footer.row_group(group).column(index).statistics for group in range(footer.num_row_groups)]
+        if all(each is not None and each.has_null_count for each in statistics):
+            counts[name] = sum(each.null_count for each in statistics)
+    return counts
+
+
+def _positions(footer: pq.FileMetaData) -> tuple[int, ...]:
+    """Where row groups begin: engines split large files there."""
+    first_columns = [footer.row_group(group).column(0) for group in range(footer.num_row_groups)]
+    return tuple(
+        column.data_page_offset if column.dictionary_page_offset is None else column.dictionary_page_offset
+        for column in first_columns
+    )
