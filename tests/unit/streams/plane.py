@@ -11,7 +11,7 @@ from pathlib import Path
 from lakebed.clock import Clock, FakeClock, SystemClock
 from lakebed.config import KernelSettings, Seconds, StreamSettings, WalSettings
 from lakebed.kernel import CommitLog, FileLogStore, Identity, LogStore, ObjectLogStore, Registry
-from lakebed.objects import LocalStore, MemoryStore, ObjectStore
+from lakebed.objects import Files, LocalStore, MemoryStore, ObjectStore
 from lakebed.records import ProduceRules, Record, build_batch, check_produce, read_records, split
 from lakebed.streams import (
     Domain,
@@ -134,10 +134,12 @@ async def memory_plane(
 
 
 @asynccontextmanager
-async def folder_plane(root: Path, *, domains: int = 1, settings: WalSettings = SETTINGS) -> AsyncIterator[Plane]:
+async def folder_plane(
+    root: Path, *, domains: int = 1, settings: WalSettings = SETTINGS, files: Files | None = None
+) -> AsyncIterator[Plane]:
     """A plane in a folder, synced for real."""
-    store = LocalStore(root)
-    stores = [FileLogStore(root, f"meta/{name}/_delta_log", store) for name in _names(domains)]
+    store = LocalStore(root, files=files)
+    stores = [FileLogStore(root, f"meta/{name}/_delta_log", store, files) for name in _names(domains)]
     async for plane in _opened(store, stores, SystemClock(), settings, None):
         yield plane
     await store.close()
