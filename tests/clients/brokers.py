@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-BROKERS = ("kafka",)
+BROKERS = ("kafka", "lakebed")
 SERVES_GROUPS = ("kafka",)
 
 
