@@ -6,11 +6,15 @@ bytearray refuses to change its size while a view of it lives.
 
 from __future__ import annotations
 
+import mmap
 from collections import deque
+from typing import TypeAlias
 
 SMALLEST_BYTES = 128 * 1024
-LARGEST_BYTES = 16 * 1024 * 1024
+LARGEST_BYTES = 4 * 1024 * 1024
 _LOOKS = 4
+
+FrameBuffer: TypeAlias = bytearray | mmap.mmap
 
 
 class BufferPool:
@@ -23,10 +27,10 @@ class BufferPool:
         self._lent: deque[bytearray] = deque()
         """Given back by their receiver while someone, such as a cache, still reads in them; the oldest first."""
 
-    def take(self, size: int) -> bytearray:
+    def take(self, size: int) -> FrameBuffer:
         """A buffer of at least `size` bytes with anything in it."""
         if size > LARGEST_BYTES:
-            return bytearray(size)
+            return mmap.mmap(-1, size)  # costs memory only as far as bytes really arrive
         room = max(SMALLEST_BYTES, 1 << (size - 1).bit_length())
         free = self._free.get(room)
         if not free and self._lent:
@@ -37,10 +41,10 @@ class BufferPool:
         self._kept_bytes -= room
         return free.pop()
 
-    def give(self, buffer: bytearray) -> None:
+    def give(self, buffer: FrameBuffer) -> None:
         """The receiver is done with it; others may still read in it."""
         room = len(buffer)
-        if room > LARGEST_BYTES or self._kept_bytes + room > self._keep_bytes:
+        if not isinstance(buffer, bytearray) or self._kept_bytes + room > self._keep_bytes:
             return
         self._kept_bytes += room
         if _is_seen(buffer):

@@ -127,7 +127,7 @@ class Connection(asyncio.BufferedProtocol):
         """The client sends no more. It still gets the answers it waits for."""
         self._eof = True
         self._stuck_since_s = self._clock.monotonic_s()
-        return bool(self._queue or self._started)
+        return bool(self._queue or self._started) and not self._is_polling()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._gone = True
@@ -155,8 +155,8 @@ class Connection(asyncio.BufferedProtocol):
         self._draining = True
         self._reason = "broker stops"
         self._set_reading(False)
-        if self._work is not None and self._started[0].header.api_key == Api.FETCH:
-            self.close(self._reason)  # a long poll is not worth waiting for
+        if self._is_polling():
+            self.close(self._reason)
         else:
             self._close_when_done()
 
@@ -180,6 +180,10 @@ class Connection(asyncio.BufferedProtocol):
                 self.close("frame came too slowly")
         elif not busy and now_s - self._active_s > limits.idle_timeout_s:
             self.close("idle")
+
+    def _is_polling(self) -> bool:
+        """Whether all it waits for is a fetch, which is not worth waiting for when one side leaves."""
+        return self._work is not None and self._started[0].header.api_key == Api.FETCH
 
     # Requests.
 

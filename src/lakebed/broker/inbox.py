@@ -10,7 +10,7 @@ frame is kept before the memory budget has granted all of it.
 from __future__ import annotations
 
 from lakebed.broker.budget import MemoryBudget
-from lakebed.broker.buffers import SMALLEST_BYTES, BufferPool
+from lakebed.broker.buffers import SMALLEST_BYTES, BufferPool, FrameBuffer
 from lakebed.protocol import SIZE_BYTES, read_frame_size
 
 SCRATCH_BYTES = 64 * 1024
@@ -22,7 +22,7 @@ class Frame:
 
     __slots__ = ("_pooled", "size_bytes", "view")
 
-    def __init__(self, buffer: bytearray, size_bytes: int, pooled: bool) -> None:
+    def __init__(self, buffer: FrameBuffer, size_bytes: int, pooled: bool) -> None:
         self.view = memoryview(buffer)[:size_bytes]
         self.size_bytes = size_bytes
         self._pooled = buffer if pooled else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import uvloop
 
 from lakebed.app import App
 from lakebed.broker import Cluster
@@ -39,6 +41,12 @@ def settings_for(root: Path, **kafka: Any) -> Settings:
         kafka=msgspec.structs.replace(KafkaSettings(listen=ANY_PORT), **kafka),
         http=HttpSettings(listen=ANY_PORT),
     )
+
+
+@pytest.fixture(scope="session")
+def event_loop_policy() -> asyncio.AbstractEventLoopPolicy:
+    """The loop that a broker runs on outside of tests."""
+    return uvloop.EventLoopPolicy()
 
 
 @pytest.fixture
