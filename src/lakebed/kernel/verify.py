@@ -279,7 +279,7 @@ class _Verifier:
             return
         if checkpoint_version(pointer.name) != pointer.version:
             self._find("warning", POINTER, f"names {pointer.name!r} for version {pointer.version}", remedy)
-        elif pointer.name not in self._checkpoints.get(Version(pointer.version), []):
+        elif await self._store.get_document(pointer.name) is None:
             self._find("warning", POINTER, f"names {pointer.name}, which is missing", remedy)
 
     def _report(self, name: str, error: LakebedError, severity: Severity = "error") -> None:
