@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from lakebed.clock import FakeClock
-from lakebed.errors import Conflict, Fenced
+from lakebed.errors import Conflict, Fenced, Unavailable
 from lakebed.groups import (
     Answer,
     Arm,
@@ -49,7 +49,7 @@ class Holder:
     def __init__(self, world: World, token: int) -> None:
         self.world = world
         self.timers = Timers()
-        self.in_flight: deque[Step] = deque()
+        self.in_flight: deque[Step | Callable[[], None]] = deque()
         self.waiting: dict[int, Callable[[Any], None]] = {}
         self.coordinator = Coordinator(
             0,
@@ -71,6 +71,9 @@ class Holder:
 
     def commit_next(self) -> None:
         step = self.in_flight.popleft()
+        if not isinstance(step, Step):
+            step()
+            return
         try:
             self.world.apply(step)
         except Conflict:
@@ -83,7 +86,7 @@ class Holder:
         for ticket in self.coordinator.fail(step):
             self.answer(ticket, None)
         self.timers.drop_group(step.group_id)
-        self.perform(self.coordinator.reload(step.group_id))
+        self.in_flight.append(lambda: self.perform(self.coordinator.reload(step.group_id)))
 
     def fire_due(self) -> None:
         for timer in self.timers.take_due(self.world.now_ms):
@@ -164,7 +167,10 @@ class World:
             holder.waiting[ticket] = lambda response: (
                 None if self.maybe(0.03) else self.after(self.delay_ms(), lambda: hear(response))
             )
-            holder.perform(ask(holder.coordinator, Caller(ticket, version, "client", "/127.0.0.1")))
+            try:
+                holder.perform(ask(holder.coordinator, Caller(ticket, version, "client", "/127.0.0.1")))
+            except Unavailable:
+                holder.answer(ticket, None)
 
         if not self.maybe(0.03):
             self.after(self.delay_ms(), deliver)
@@ -199,8 +205,8 @@ class World:
         """Let the next thing happen."""
         holder = self.holder
         if holder is not None and holder.in_flight and (self.chance.random() < self.commit_rate or not self.events):
-            if self.maybe(0.01):
-                self._lose_track(holder)
+            if isinstance(holder.in_flight[0], Step) and self.maybe(0.01):
+                self._lose_track(holder, holder.in_flight[0])
             else:
                 holder.commit_next()
             return
@@ -222,10 +228,10 @@ class World:
         while self.events and self.events[0][0] <= self.now_ms:
             heappop(self.events)[2]()
 
-    def _lose_track(self, holder: Holder) -> None:
+    def _lose_track(self, holder: Holder, step: Step) -> None:
         """A commit whose fate its writer does not learn: it may have landed."""
         self.counts["unknown"] += 1
-        step = holder.in_flight.popleft()
+        holder.in_flight.popleft()
         if self.chance.random() < 0.5:
             with suppress(Conflict):
                 self.apply(step)
@@ -233,11 +239,12 @@ class World:
 
     def _lose_holder(self, holder: Holder) -> None:
         """It crashes or falls asleep; what it had in flight lands up to some point."""
-        for _ in range(self.chance.randrange(len(holder.in_flight) + 1)):
-            try:
-                self.apply(holder.in_flight.popleft())
-            except Conflict:
-                break
+        steps = [step for step in holder.in_flight if isinstance(step, Step)]
+        landing = steps[: self.chance.randrange(len(steps) + 1)]
+        for step in landing:
+            with suppress(Conflict):
+                self.apply(step)
+        holder.in_flight = deque(steps[len(landing) :])
         if self.chance.random() < 0.5:
             self.counts["pause"] += 1
             self.sleepers.append(holder)
@@ -252,7 +259,7 @@ class World:
         sleeper.waiting.clear()
         sleeper.fire_due()
         before = self.log.dump()
-        for step in sleeper.in_flight:
+        for step in (each for each in sleeper.in_flight if isinstance(each, Step)):
             with pytest.raises(Fenced):
                 self.log.commit(step)
             self.counts["fenced"] += 1

@@ -177,7 +177,7 @@ def check_owners(world: World, clients: list[Client]) -> None:
 
 
 def settle(world: World, clients: list[Client]) -> None:
-    world.faults = 0.0
+    world.faults, world.commit_rate = 0.0, 1.0
     deadline_ms = world.now_ms + 120_000
     while world.now_ms < deadline_ms:
         world.step()

@@ -144,7 +144,7 @@ def check_owners(world: World, clients: list[Client]) -> None:
 
 def settle(world: World, clients: list[Client]) -> None:
     """No more faults: everybody comes back and the group must come to rest."""
-    world.faults = 0.0
+    world.faults, world.commit_rate = 0.0, 1.0
     deadline_ms = world.now_ms + 200_000
     while world.now_ms < deadline_ms:
         world.step()

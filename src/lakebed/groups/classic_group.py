@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from lakebed.groups.effects import Turn
+from lakebed.groups.effects import NO_REVISION, Turn
 from lakebed.groups.keys import assigned_key, head_key, member_key
 from lakebed.groups.records import ClassicHead, ClassicRecord, Phase, encode
 from lakebed.groups.topics import consumer_protocol_topics
@@ -86,8 +86,8 @@ class ClassicGroup:
         return group
 
     @property
-    def revision(self) -> int:
-        return self.head.revision if self.head else 0
+    def revision(self) -> str:
+        return self.head.revision if self.head else NO_REVISION
 
     @property
     def is_vacuous(self) -> bool:
@@ -196,7 +196,7 @@ class ClassicGroup:
                 self.saved_assignments[member_id] = member.assignment
                 turn.change(assigned_key(self.group_id, member_id), encode(member.assignment))
         self.head = ClassicHead(
-            self.revision + 1,
+            turn.next_revision,
             self.phase,
             self.generation,
             self.since_ms,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lakebed.errors import Corrupt
-from lakebed.groups.effects import Turn
+from lakebed.groups.effects import NO_REVISION, Turn
 from lakebed.groups.keys import head_key, member_key, target_key
 from lakebed.groups.records import (
     NOTHING,
@@ -72,7 +72,7 @@ class ConsumerMember:
 class ConsumerGroup:
     """Epochs: `epoch` grows with every change that asks for a new target, `target_epoch` is that of the newest target."""
 
-    def __init__(self, group_id: str, revision: int = 0) -> None:
+    def __init__(self, group_id: str, revision: str = NO_REVISION) -> None:
         self.group_id = group_id
         self.revision = revision
         self.epoch = 0
@@ -153,7 +153,7 @@ class ConsumerGroup:
     def set_head(self, turn: Turn, epoch: int, target_epoch: int, topics: str) -> None:
         """The last change of a turn that changed anything."""
         turn.builds_on(self.revision)
-        self.revision += 1
+        self.revision = turn.next_revision
         self.epoch, self.target_epoch, self.topics, self.is_saved = epoch, target_epoch, topics, True
         head = ConsumerHead(self.revision, epoch, target_epoch, topics)
         turn.change(head_key(self.group_id), encode(head))

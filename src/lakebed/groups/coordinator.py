@@ -2,7 +2,8 @@
 
 The shell holds the lease, commits every step with `Step.decide` in the order it got them, tells `settle` or `fail`, and
 runs the effects it is handed. Invariant: memory runs ahead of the log only by steps that are under way; when one fails,
-the group is dropped and loaded again.
+the group is dropped, and nobody is answered about it until the fate of all its steps is known and it is loaded again.
+Until then whatever asks for the group raises `Unavailable`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from lakebed.clock import Clock
+from lakebed.errors import Unavailable
 from lakebed.groups import classic_join, classic_members, consumer_heartbeat, describe, offsets
 from lakebed.groups.callers import Caller
 from lakebed.groups.classic_group import ClassicGroup
@@ -60,7 +62,9 @@ class Coordinator:
         self._topics = topics
         self._settings = settings
         self._groups: dict[str, Group] = {}
+        self._loading: set[str] = set()
         self._ledger = Ledger()
+        self._turns = 0
 
     def take_over(self) -> Iterator[Step]:
         """Load every group of the slot that has members; each gets its timers afresh. The fence must be committed before."""
@@ -70,6 +74,7 @@ class Coordinator:
     def reload(self, group_id: str) -> Step:
         """Load a group from the newest view, with its timers."""
         turn = self._turn(group_id)
+        self._loading.discard(group_id)
         self._group(group_id, turn)
         return self._step(turn)
 
@@ -235,20 +240,21 @@ class Coordinator:
     def fail(self, step: Step) -> list[int]:
         """A step was not committed, or may not have been: its group is dropped, to be loaded again. The tickets to answer.
 
-        After this the shell drops the group's timers, refreshes its view and performs `reload`.
+        After this the shell drops the group's timers, awaits `CommitLog.refresh`, which comes after every step that it has
+        submitted before, and then performs `reload`. Later steps of the group may fail too: each is told here.
         """
+        self._loading.add(step.group_id)
         group = self._groups.pop(step.group_id, None)
         parked = group.tickets() if isinstance(group, ClassicGroup) else []
         return [*self._ledger.drop(step.group_id), *parked]
 
     def give_up(self) -> list[int]:
         """The slot is lost: every ticket that still waits."""
-        tickets: list[int] = []
-        for group_id in list(self._groups):
-            group = self._groups.pop(group_id)
-            parked = group.tickets() if isinstance(group, ClassicGroup) else []
-            tickets += [*self._ledger.drop(group_id), *parked]
-        return tickets
+        parked = [
+            ticket for each in self._groups.values() if isinstance(each, ClassicGroup) for ticket in each.tickets()
+        ]
+        self._groups.clear()
+        return [*self._ledger.drop_all(), *parked]
 
     def group_ids(self) -> Iterable[str]:
         """Every group of the slot, in memory or in the log."""
@@ -268,11 +274,14 @@ class Coordinator:
 
     def listed(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[list_groups.ListedGroup]:
         """The groups of ListGroups that pass its filters."""
-        every = (describe.listed(each, self._group(each)) for each in self.group_ids())
+        known = ((each, self._groups.get(each) or load_group(self._view(), each)) for each in self.group_ids())
+        every = (describe.listed(each, group) for each, group in known)
         return [each for each in every if describe.is_wanted(each, states, types)]
 
     def _turn(self, group_id: str) -> Turn:
-        return Turn(group_id, self._clock.now_ms())
+        """With a revision that nobody else can ever give: tokens are never given twice."""
+        self._turns += 1
+        return Turn(group_id, self._clock.now_ms(), f"{self._fence.token}.{self._turns}")
 
     def _step(self, turn: Turn) -> Step:
         step = Step(turn.group_id, self._fence, list(turn.changes.items()), turn.effects, turn.revision, turn.sweep)
@@ -281,6 +290,8 @@ class Coordinator:
 
     def _group(self, group_id: str, turn: Turn | None = None) -> Group | None:
         """From memory, or else as committed. One with members comes into memory with its timers, an idle one need not."""
+        if group_id in self._loading:
+            raise Unavailable(f"group {group_id} is being loaded again", "Retry in a moment")
         group = self._groups.get(group_id) or load_group(self._view(), group_id)
         if group is None or turn is None or not group.members or group_id in self._groups:
             return group

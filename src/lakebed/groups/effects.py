@@ -21,6 +21,9 @@ from lakebed.kernel import Decision, Delete, Operation, Put, View, check_fence
 Change: TypeAlias = tuple[str, bytes | None]
 """A key and its new JSON, or None to forget it."""
 
+NO_REVISION = ""
+"""That of a group without a head."""
+
 Sweep: TypeAlias = Callable[[View], Iterable[str]]
 """The keys to forget, found when the step is decided, so that what was committed meanwhile is seen."""
 
@@ -80,13 +83,15 @@ class Fence:
 
 @dataclass(eq=False, slots=True)
 class Step:
-    """One turn of one group. `revision`: the one its changes build on; None where they touch no membership."""
+    """One turn of one group. `revision`: the one its changes build on, empty where there is no head; None where they touch
+    no membership.
+    """
 
     group_id: str
     fence: Fence
     changes: Sequence[Change]
     effects: Sequence[Effect]
-    revision: int | None = None
+    revision: str | None = None
     sweep: Sweep | None = None
 
     @property
@@ -99,10 +104,10 @@ class Step:
         check_fence(view, self.fence.resource, self.fence.token)
         if self.revision is not None:
             entry = view.get(head_key(self.group_id))
-            found = decode_head(entry.value).revision if entry else 0
+            found = decode_head(entry.value).revision if entry else NO_REVISION
             if found != self.revision:
                 raise Conflict(
-                    f"group {self.group_id} is at revision {found}, not {self.revision}",
+                    f"group {self.group_id} is at revision {found or 'none'}, not {self.revision or 'none'}",
                     "Load the group again and retry",
                 )
         operations = [_operation(key, body) for key, body in self.changes]
@@ -114,14 +119,15 @@ class Step:
 class Turn:
     """A step while it is being made."""
 
-    __slots__ = ("changes", "effects", "group_id", "now_ms", "revision", "sweep")
+    __slots__ = ("changes", "effects", "group_id", "next_revision", "now_ms", "revision", "sweep")
 
-    def __init__(self, group_id: str, now_ms: int) -> None:
+    def __init__(self, group_id: str, now_ms: int, next_revision: str) -> None:
         self.group_id = group_id
         self.now_ms = now_ms
+        self.next_revision = next_revision
         self.changes: dict[str, bytes | None] = {}
         self.effects: list[Effect] = []
-        self.revision: int | None = None
+        self.revision: str | None = None
         self.sweep: Sweep | None = None
 
     def answer(self, ticket: int, response: object) -> None:
@@ -136,7 +142,7 @@ class Turn:
     def change(self, key: str, body: bytes | None) -> None:
         self.changes[key] = body
 
-    def builds_on(self, revision: int) -> None:
+    def builds_on(self, revision: str) -> None:
         """The revision before the first change of this turn."""
         if self.revision is None:
             self.revision = revision

@@ -1,7 +1,7 @@
 """What of a group is committed, and its JSON: all that must survive a takeover, and nothing that need not.
 
-Invariant: a head is written with every change of its group and its revision grows by one each time, so a change that
-was decided on anything but the newest state is refused.
+Invariant: a head is written with every change of its group and carries a revision that no other step ever had, so a
+change that was decided on anything but the newest state is refused, also one whose predecessors were lost.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class MemberState(StrEnum):
 class ClassicHead(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="classic"):
     """The head of a classic group."""
 
-    revision: int
+    revision: str
     phase: Phase
     generation: int
     since_ms: int
@@ -51,7 +51,7 @@ class ClassicHead(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="ki
 class ConsumerHead(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="consumer"):
     """The head of a consumer group. `topics` is a digest of the partitions its subscriptions mean."""
 
-    revision: int
+    revision: str
     epoch: int
     target_epoch: int
     topics: str = ""

@@ -1,4 +1,4 @@
-"""A shell without sockets around the coordinator of a slot: a log that is a dict, time that is a number, answers that are kept."""
+"""A shell without sockets around a slot's coordinator: the log is a dict, time is a number, answers are kept."""
 
 from __future__ import annotations
 

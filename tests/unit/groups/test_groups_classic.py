@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakebed.errors import Conflict, Fenced
+from lakebed.errors import Conflict, Fenced, Unavailable
 from lakebed.groups import GroupSettings, Phase, load_group
 from lakebed.protocol import ErrorCode
 from tests.unit.groups.shell import SUBSCRIBED_TO_ORDERS, Shell
@@ -19,7 +19,7 @@ def rejoined(shell: Shell, *members: str, generation: int = 2) -> None:
     tickets = [shell.join(member) for member in members]
     leader = shell.answers[tickets[0]].leader
     assert {shell.answers[ticket].generation_id for ticket in tickets} == {generation}
-    shell.sync(leader, generation, {each: b"x" for each in members})
+    shell.sync(leader, generation, dict.fromkeys(members, b"x"))
 
 
 def test_empty_group_waits_the_initial_delay_before_its_first_generation() -> None:
@@ -85,7 +85,7 @@ def test_leader_alone_sees_all_members_and_their_metadata() -> None:
     shell = Shell()
     (leader, first), (_, second) = shell.join_dynamic(), shell.join_dynamic()
     shell.wait(9_000)
-    assert [each.member_id for each in shell.answers[first].members][0] == leader
+    assert shell.answers[first].members[0].member_id == leader
     assert shell.answers[first].members[1].metadata == SUBSCRIBED_TO_ORDERS
     assert list(shell.answers[second].members) == []
     assert shell.answers[second].leader == leader
@@ -337,7 +337,9 @@ def test_holder_that_slept_cannot_commit() -> None:
     with pytest.raises(Fenced):
         shell.wait(3_000)
     assert ticket not in shell.answers
-    assert ticket in shell.coordinator.give_up()
+    shell.hold = True
+    shell.commit(-1, "", 1, group="offsets only")
+    assert {ticket, shell.tickets} <= set(shell.coordinator.give_up())
 
 
 def test_step_decided_on_an_older_state_is_refused() -> None:
@@ -372,8 +374,25 @@ def test_failed_step_drops_the_group_and_names_every_waiting_request() -> None:
     (step,) = shell.held
     assert {first, second} <= set(shell.coordinator.fail(step))
     assert shell.coordinator.settle(step) == []
+    with pytest.raises(Unavailable):
+        shell.join()
     shell.perform(shell.coordinator.reload("g"))
     assert shell.coordinator.listed() == []
+
+
+def test_step_upon_a_lost_one_is_refused_though_another_took_its_place() -> None:
+    shell = Shell()
+    shell.hold = True
+    shell.beat("m1", 0, names=["orders"])
+    shell.beat("m2", 0, names=["orders"])
+    lost, orphan = shell.held
+    shell.held.clear()
+    shell.coordinator.fail(lost)
+    shell.perform(shell.coordinator.reload("g"))
+    shell.beat("m3", 0, names=["orders"])
+    shell.release()
+    with pytest.raises(Conflict):
+        shell.log.commit(orphan)
 
 
 def test_idle_groups_leave_memory_and_are_read_from_the_log() -> None:

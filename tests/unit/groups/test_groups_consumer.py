@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakebed.groups import GroupSettings, MemberState, load_group
+from lakebed.groups import ConsumerGroup, ConsumerMember, GroupSettings, MemberState, load_group
 from lakebed.protocol import ErrorCode
 from tests.unit.groups.shell import Shell, catalog, owned_by, topic_id
 
@@ -20,8 +20,10 @@ def two_members(shell: Shell) -> None:
     shell.beat("m2", 2)
 
 
-def member(shell: Shell, member_id: str, group: str = "g"):  # noqa: ANN201
-    return load_group(shell.log, group).members[member_id]
+def member(shell: Shell, member_id: str) -> ConsumerMember:
+    group = load_group(shell.log, "g")
+    assert isinstance(group, ConsumerGroup)
+    return group.members[member_id]
 
 
 def test_first_member_gets_everything_at_epoch_one() -> None:
