@@ -1,7 +1,7 @@
 """The columns of Lakebed's tables, once for each library that has its own way to say them.
 
-Invariant: field ids count the top-level columns from 1 and then what lies inside them, as catalogs do when they create a table,
-so the ids in the Parquet files are the table's ids whatever catalog holds it.
+Catalogs give out field ids when they create a table, some level by level, some depth first. Invariant: the one nested column
+stands last, where both ways agree, so the ids in the Parquet files are the table's ids whatever catalog holds it.
 """
 
 from __future__ import annotations
@@ -35,13 +35,11 @@ _DEAD_LETTER_FIELDS = (
 
 
 def parquet_schema(kind: Kind = Kind.ROWS) -> pa.Schema:
-    """What a settled file's columns are, field ids included."""
-    fields = [_PARTITION_FIELD, *(ROW_SCHEMA if kind is Kind.ROWS else _DEAD_LETTER_FIELDS)]
+    """What a settled file's columns are, in their order, field ids included."""
+    fields = delta_schema(kind)
     numbers = count(1)
-    top = [next(numbers) for _ in fields]
-    return pa.schema(
-        [_numbered(f.with_type(_inside(f.type, numbers)), number) for f, number in zip(fields, top, strict=True)]
-    )
+    own = [next(numbers) for _ in fields]
+    return pa.schema([_numbered(f.with_type(_inside(f.type, numbers)), n) for f, n in zip(fields, own, strict=True)])
 
 
 def table_schema(kind: Kind = Kind.ROWS) -> Schema:
@@ -51,7 +49,11 @@ def table_schema(kind: Kind = Kind.ROWS) -> Schema:
 
 def delta_schema(kind: Kind = Kind.ROWS) -> pa.Schema:
     """The same for Delta, whose log knows no field ids."""
-    return pa.schema([_PARTITION_FIELD, *(ROW_SCHEMA if kind is Kind.ROWS else _DEAD_LETTER_FIELDS)])
+    if kind is Kind.DEAD_LETTERS:
+        return pa.schema([_PARTITION_FIELD, *_DEAD_LETTER_FIELDS])
+    flat = [field for field in ROW_SCHEMA if not pa.types.is_nested(field.type)]
+    nested = [field for field in ROW_SCHEMA if pa.types.is_nested(field.type)]
+    return pa.schema([_PARTITION_FIELD, *flat, *nested])
 
 
 def partition_spec(*, by_day: bool) -> PartitionSpec:
@@ -75,6 +77,6 @@ def _inside(kind: pa.DataType, numbers: count[int]) -> pa.DataType:
         fields = [kind.field(index) for index in range(kind.num_fields)]
         own = [next(numbers) for _ in fields]
         return pa.struct(
-            [_numbered(f.with_type(_inside(f.type, numbers)), number) for f, number in zip(fields, own, strict=True)]
+            [_numbered(f.with_type(_inside(f.type, numbers)), n) for f, n in zip(fields, own, strict=True)]
         )
     return kind
