@@ -1,0 +1,163 @@
+"""Nothing acknowledged is lost, repeated or reordered, whatever happens to brokers."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+
+from tests.clients.processes import BrokerProcess, broker_process
+
+PATIENCE_S = 60.0
+QUICK = {"LAKEBED__LEASES__TTL": "1s"}
+
+
+class Sending(threading.Thread):
+    """An idempotent producer that numbers its records and notes what was acknowledged."""
+
+    def __init__(self, name: str, bootstrap: str, topic: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self.acknowledged: dict[int, tuple[int, int]] = {}
+        self.failures: list[str] = []
+        self._topic = topic
+        self._stop_event = threading.Event()
+        quick = {"linger.ms": 1, "retry.backoff.max.ms": 200}
+        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, **quick})
+
+    def run(self) -> None:
+        number = 0
+        while not self._stop_event.is_set():
+            self._producer.produce(self._topic, f"{self.name}:{number}", on_delivery=self._delivered)
+            number += 1
+            self._producer.poll(0.002)
+        self._producer.flush(PATIENCE_S)
+
+    def finish(self) -> None:
+        self._stop_event.set()
+        self.join(PATIENCE_S)
+        assert not self.is_alive()
+
+    def _delivered(self, error: object, message: Message) -> None:
+        if error is not None:
+            self.failures.append(str(error))
+            return
+        number = int((message.value() or b"").decode().split(":")[1])
+        self.acknowledged[number] = (message.partition() or 0, message.offset() or 0)
+
+
+def read_all(bootstrap: str, topic: str, partitions: int) -> dict[tuple[int, int], str]:
+    """Every record of the topic by partition and offset."""
+    quick = {"fetch.wait.max.ms": 20, "fetch.queue.backoff.ms": 5}
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.partition.eof": True, **quick})
+    try:
+        consumer.assign([TopicPartition(topic, place, OFFSET_BEGINNING) for place in range(partitions)])
+        seen: dict[tuple[int, int], str] = {}
+        ended: set[int] = set()
+        while len(ended) < partitions:
+            message = consumer.poll(PATIENCE_S)
+            assert message is not None
+            if message.error() is not None:
+                ended.add(message.partition())
+                continue
+            seen[message.partition(), message.offset()] = message.value().decode()
+        return seen
+    finally:
+        consumer.close()
+
+
+def check_history(senders: list[Sending], seen: dict[tuple[int, int], str]) -> None:
+    """Lost, repeated, phantom and reordered records, and gaps in the offsets."""
+    for sender in senders:
+        for number, place in sender.acknowledged.items():
+            assert seen.get(place) == f"{sender.name}:{number}", f"{sender.name}:{number} is not at {place}"
+    assert len(set(seen.values())) == len(seen), "a record is there twice"
+    by_partition: dict[int, list[int]] = defaultdict(list)
+    for partition, offset in sorted(seen):
+        by_partition[partition].append(offset)
+    for offsets in by_partition.values():
+        assert offsets == list(range(len(offsets))), "offsets are not dense"
+    last: dict[tuple[str, int], int] = {}
+    for (partition, _), value in sorted(seen.items()):
+        name, _, number = value.partition(":")
+        assert last.get((name, partition), -1) < int(number), "records of one producer changed their order"
+        last[name, partition] = int(number)
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with broker_process(tmp_path / "root", tmp_path / "one", environment=QUICK) as broker:
+        yield broker
+
+
+def test_stopped_and_restarted_broker_has_everything(one: BrokerProcess) -> None:
+    sender = Sending("a", one.bootstrap, "t")
+    sender.start()
+    _until(lambda: len(sender.acknowledged) > 200)
+    assert one.stop() == 0
+    one.start()
+    _until(lambda: max(sender.acknowledged) > 600)
+    sender.finish()
+    assert sender.failures == []
+    check_history([sender], read_all(one.bootstrap, "t", 1))
+
+
+def test_killed_and_restarted_broker_has_all_that_was_acknowledged(one: BrokerProcess) -> None:
+    sender = Sending("a", one.bootstrap, "t")
+    sender.start()
+    for killed in range(3):
+        _until(lambda wanted=200 * (killed + 1): len(sender.acknowledged) > wanted)
+        one.kill()
+        one.start()
+    sender.finish()
+    assert sender.failures == []
+    check_history([sender], read_all(one.bootstrap, "t", 1))
+
+
+def test_brokers_on_one_root_read_each_others_writes_at_once(one: BrokerProcess, tmp_path: Path) -> None:
+    with broker_process(tmp_path / "root", tmp_path / "two", environment=QUICK) as two:
+        for number in range(10):
+            here, there = (one, two) if number % 2 else (two, one)
+            producer = Producer({"bootstrap.servers": here.bootstrap, "linger.ms": 0})
+            producer.produce("t", f"{number}")
+            assert producer.flush(PATIENCE_S) == 0
+            assert len(read_all(there.bootstrap, "t", 1)) == number + 1
+
+
+@pytest.mark.slow
+def test_random_kills_among_three_brokers_lose_and_repeat_nothing(one: BrokerProcess, tmp_path: Path) -> None:
+    chance = random.Random(7)
+    root = tmp_path / "root"
+    with (
+        broker_process(root, tmp_path / "two", environment=QUICK) as two,
+        broker_process(root, tmp_path / "three", environment=QUICK) as three,
+    ):
+        brokers = [one, two, three]
+        bootstrap = ",".join(broker.bootstrap for broker in brokers)
+        senders = [Sending(name, bootstrap, "t") for name in ("a", "b", "c")]
+        for sender in senders:
+            sender.start()
+        until_s = time.monotonic() + 15
+        while time.monotonic() < until_s:
+            before = min(len(sender.acknowledged) for sender in senders)
+            _until(lambda wanted=before + 50: min(len(sender.acknowledged) for sender in senders) > wanted)
+            victim = chance.choice(brokers)
+            victim.kill()
+            victim.start()
+        for sender in senders:
+            sender.finish()
+        assert [sender.failures for sender in senders] == [[], [], []]
+        for broker in brokers:
+            check_history(senders, read_all(broker.bootstrap, "t", 1))
+
+
+def _until(holds: object) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not holds():  # type: ignore[operator]
+        assert time.monotonic() < deadline_s, "it never came to pass"
+        threading.Event().wait(0.01)
