@@ -20,7 +20,7 @@ from lakebed.kernel.state import KERNEL_PARTS, Snapshot, View
 from lakebed.kernel.store import NO_VERSION, LogStore, Version
 from lakebed.kernel.stream import Stream
 from lakebed.kernel.streams import StreamsPart
-from lakebed.kernel.verify import Finding, Verification, verify
+from lakebed.kernel.verification import Finding, Verification, verify
 
 __all__ = [
     "ABSENT",

@@ -150,14 +150,13 @@ async def test_damage_that_matters_stops_opening_and_names_file_and_remedy(folde
 async def test_damage_beside_the_tail_only_slows_opening_and_is_found(good: Path, folder: Path, case: str) -> None:
     damage, name = SLOWER[case]
     damage(folder)
+    await finds(folder, name)  # before anyone opens the log and heals what can be healed
     log = await open_log(file_store(folder.parents[2]), create=None)
     if "lying" not in case and "timestamp" not in case:
         truth = await open_log(file_store(good), create=None)
         assert state_bytes(log.current) == state_bytes(truth.current)
         await truth.close()
     assert isinstance(await log.commit(increment("works"), txn_id="works"), Committed)
-    # Not closed before looking: closing would heal what can be healed.
-    await finds(folder, name)
     await log.close()
 
 

@@ -15,7 +15,7 @@ from lakebed.config import KernelSettings
 from lakebed.errors import Invalid
 from lakebed.kernel import KERNEL_PARTS, Add, CommitLog, Decision, FileLogStore, Identity, Put, Registry, View
 from lakebed.kernel.checkpoint import decode_checkpoint, encode_checkpoint
-from lakebed.kernel.verify import Verification, verify
+from lakebed.kernel.verification import Verification, verify
 from lakebed.objects import LocalStore
 
 PREFIX = "meta/domain=00/_delta_log"
