@@ -83,7 +83,7 @@ def pack_summaries(summaries: Sequence[BatchSummary]) -> str:
     return binascii.b2a_base64(out, newline=False).rstrip(b"=").decode()
 
 
-def _packed_one(row: tuple[int, ...]) -> bytearray:
+def _packed_one(row: Sequence[int]) -> bytearray:
     """The same bytes as for many, in half the time: most runs on a busy broker are one batch."""
     out = bytearray((FORMAT, 1, 0, 0))
     mask, bit = 0, 1
@@ -99,7 +99,7 @@ def _packed_one(row: tuple[int, ...]) -> bytearray:
     return out
 
 
-def _packed_many(rows: list[tuple[int, ...]]) -> bytearray:
+def _packed_many(rows: Sequence[Sequence[int]]) -> bytearray:
     columns = tuple(zip(*rows, strict=True))
     out = bytearray((FORMAT,))
     _append_varint(out, len(rows))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from lakebed.kernel import Add, Decision, Operation, View
+from lakebed.kernel import Add, Decision, Operation, Stream, View
 from lakebed.records import BatchSummary
 from lakebed.streams.index import log_start
 from lakebed.streams.keys import stream_key
@@ -39,9 +39,10 @@ def append_decision(written: Written) -> Callable[[View], Decision[Verdicts]]:
             if view.get(stream_key(layout.stream)) is None:
                 verdicts.append(_refused(layout, Verdict.NO_STREAM))
                 continue
-            judged = _judged(view, layout)
+            stream = view.stream(layout.stream)
+            judged = _judged(view, layout, stream)
             verdicts.append(judged)
-            operations += _runs(view, written.segment, layout, judged, text)
+            operations += _runs(written.segment, layout, judged, stream, text)
         return Decision(operations, verdicts)
 
     return decide
@@ -51,10 +52,9 @@ def _refused(layout: Layout, verdict: Verdict) -> list[Appended]:
     return [Appended(verdict, -1, -1)] * len(layout.batches)
 
 
-def _judged(view: View, layout: Layout) -> list[Appended]:
+def _judged(view: View, layout: Layout, stream: Stream | None) -> list[Appended]:
     """A verdict and an offset for every batch of a stream."""
     number = layout.stream
-    stream = view.stream(number)
     offset, start = (stream.end, log_start(view, number, stream)) if stream else (0, 0)
     written: dict[int, bytes] = {}
     unwritten: dict[int, tuple[bytes | None, BatchSummary, int]] = {}
@@ -80,28 +80,28 @@ def _judged(view: View, layout: Layout) -> list[Appended]:
 
 
 def _runs(
-    view: View,
     segment: str,
     layout: Layout,
     judged: Sequence[Appended],
+    stream: Stream | None,
     text: Callable[[Layout, int, int], str],
 ) -> list[Operation]:
     """One `add` for each stretch of accepted batches."""
-    stream = view.stream(layout.stream)
     newest = stream.newest() if stream else None
     cumulative = newest.cumulative_size if newest else 0
     adds: list[Operation] = []
     for first, last in stretches(judged):
         batches = layout.batches[first:last]
-        add = _add(layout.stream, segment, batches, judged[first].base_offset, cumulative, text(layout, first, last))
-        cumulative = add.cumulative_size
+        add = _add(layout.stream, segment, batches, judged[first].base_offset, text(layout, first, last))
+        cumulative += sum([batch.length_bytes for batch in batches])
+        add.cumulative_size = cumulative
         adds.append(add)
     return adds
 
 
-def _add(stream: int, segment: str, batches: Sequence[BatchSummary], offset: int, cumulative: int, text: str) -> Add:
+def _add(stream: int, segment: str, batches: Sequence[BatchSummary], offset: int, text: str) -> Add:
     first, last = batches[0], batches[-1]
-    writer = next((batch for batch in reversed(batches) if batch.producer_id >= 0), None)
+    writer = last if last.producer_id >= 0 else next((one for one in reversed(batches) if one.producer_id >= 0), last)
     return Add(
         stream=stream,
         offset_start=offset,
@@ -109,10 +109,9 @@ def _add(stream: int, segment: str, batches: Sequence[BatchSummary], offset: int
         segment=segment,
         position=first.position,
         size=last.position + last.length_bytes - first.position,
-        cumulative_size=cumulative + sum([batch.length_bytes for batch in batches]),
         timestamp_min=min([batch.base_timestamp_ms for batch in batches]),
         timestamp_max=max([batch.max_timestamp_ms for batch in batches]),
-        origin_id=writer.producer_id if writer else -1,
-        origin_seq=writer.base_sequence if writer else -1,
+        origin_id=writer.producer_id,
+        origin_seq=writer.base_sequence,
         batches=text,
     )

@@ -13,7 +13,7 @@ import msgspec
 
 from lakebed.kernel import Decision, Delete, Operation, Put, View
 from lakebed.streams.index import Removal
-from lakebed.streams.keys import OPENING, PURGE, STREAM_COUNT, log_start_key, stream_id, stream_key
+from lakebed.streams.keys import DOMAINS_MAX, OPENING, PURGE, STREAM_COUNT, log_start_key, stream_id, stream_key
 from lakebed.streams.producers import ForgetProducers
 from lakebed.streams.retention import ENTRIES_PER_COMMIT
 
@@ -95,9 +95,20 @@ def purge_decision(attempt: UUID, now_ms: int) -> Callable[[View], Decision[bool
 
 def _forgotten(view: View, attempt: UUID, streams: Sequence[int]) -> list[Operation]:
     operations: list[Operation] = [Delete(key=f"{PURGE}{attempt}")]
+    for first, last in _neighbours([number for number in streams if view.stream(number) is not None]):
+        operations.append(ForgetProducers(stream_start=first, stream_end=last + 1, before=_FOR_EVER))
     for number in streams:
-        if view.stream(number) is not None:
-            operations.append(ForgetProducers(stream_start=number, stream_end=number + 1, before=_FOR_EVER))
         if view.get(log_start_key(number)) is not None:
             operations.append(Delete(key=log_start_key(number)))
     return operations
+
+
+def _neighbours(streams: Sequence[int]) -> list[tuple[int, int]]:
+    """First and last of the streams that follow each other in the domain, so that few operations name many."""
+    groups: list[tuple[int, int]] = []
+    for number in sorted(streams):
+        if groups and number == groups[-1][1] + DOMAINS_MAX:
+            groups[-1] = (groups[-1][0], number)
+        else:
+            groups.append((number, number))
+    return groups

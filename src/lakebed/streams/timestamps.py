@@ -16,6 +16,7 @@ from lakebed.streams.summaries import unpacked
 from lakebed.wal import WalReader
 
 UNCOMPRESSED_BYTES_MAX = 256 << 20
+_LONG_MAX = (1 << 63) - 1
 
 
 class Found(NamedTuple):
@@ -62,8 +63,13 @@ class TimeIndex:
         if stream is None:
             return NOWHERE
         start = bounds(snapshot, number).log_start
-        greatest_ms = max((block.timestamp_max(count) for block, count in stream.blocks()), default=-1)
-        return NOWHERE if greatest_ms < 0 else await self.first_since(snapshot, number, greatest_ms, start)
+        limit_ms = _LONG_MAX
+        while (below := _greatest_below(stream, start, limit_ms)) is not None:
+            found = await self.first_since(snapshot, number, below, start)
+            if found != NOWHERE:
+                return found
+            limit_ms = below  # only deleted records bore it, or none did
+        return NOWHERE
 
     async def _search(
         self, snapshot: Snapshot, entry: IndexEntry, start: int, wanted: Callable[[Record], bool]
@@ -78,6 +84,16 @@ class TimeIndex:
                         return Found(record.offset, record.timestamp_ms)
             offset = end
         return None
+
+
+def _greatest_below(stream: Stream, start: int, limit_ms: int) -> int | None:
+    """The greatest timestamp of an entry that is less than the limit; None when there is none."""
+    if limit_ms == _LONG_MAX:
+        greatest_ms = max((block.timestamp_max(count) for block, count in stream.blocks()), default=-1)
+    else:
+        times = (entry.timestamp_max for entry in stream.entries(start) if entry.timestamp_max < limit_ms)
+        greatest_ms = max(times, default=-1)
+    return greatest_ms if greatest_ms >= 0 else None
 
 
 def _entries_since(stream: Stream, start: int, timestamp_ms: int) -> Iterator[IndexEntry]:

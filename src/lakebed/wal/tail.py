@@ -11,6 +11,9 @@ from collections import deque
 from lakebed.wal.outcomes import Verdicts, Written, stretches
 from lakebed.wal.runs import Run, patched_run
 
+_BATCH_BYTES, _RUN_BYTES = 150, 500
+"""What the memory of a batch and of a run takes beside their bytes: small batches count for what they really cost."""
+
 
 class TailCache:
     """Runs of this process's own flushes, by stream and offset."""
@@ -35,16 +38,17 @@ class TailCache:
         """Take a published object. Its bytes are changed and must not be used by others any more."""
         if len(whole) > self._limit_bytes:
             return
-        streams = []
+        streams, size = [], len(whole)
         for layout, judged in zip(written.layouts, verdicts, strict=True):
             for first, last in stretches(judged):
                 run = patched_run(whole, 0, layout.batches[first:last], judged[first].base_offset, version)
                 self._runs.setdefault(layout.stream, []).append(run)
                 self._starts.setdefault(layout.stream, []).append(run.offset_start)
                 streams.append(layout.stream)
+                size += _RUN_BYTES + _BATCH_BYTES * (last - first)
         if streams:
-            self._objects.append((len(whole), streams))
-            self.held_bytes += len(whole)
+            self._objects.append((size, streams))
+            self.held_bytes += size
             self._trim()
 
     def forget(self, stream: int) -> None:

@@ -9,6 +9,7 @@ import pytest
 from lakebed.config import ByteCount, WalSettings
 from lakebed.kernel import Add, Committed, Decision, Remove, View
 from lakebed.objects import MemoryStore
+from lakebed.records import Record, build_batch
 from lakebed.streams import NOWHERE, Fetched, InParquet, OutOfRange, locate
 from tests.unit.streams.plane import Plane, batch, memory_plane, offsets
 
@@ -150,6 +151,17 @@ async def test_offsets_are_found_by_time() -> None:
         await plane.domain.delete_records(stream, 4)
         assert await times.first_since(plane.domain.log.current, stream, 0) == (4, BASE_MS + 101)
         assert await times.greatest(plane.domain.log.current, 99 * 256) == NOWHERE
+
+
+async def test_greatest_time_among_deleted_records_does_not_count() -> None:
+    async with memory_plane() as plane:
+        (stream,) = (await plane.topic()).streams
+        records = [Record(0, BASE_MS + 900, None, b"late"), Record(1, BASE_MS, None, b"early")]
+        await plane.send(stream, build_batch(records))
+        await plane.send(stream, batch(b"x", timestamp_ms=BASE_MS + 5))
+        await plane.domain.delete_records(stream, 1)
+        snapshot = plane.domain.log.current
+        assert await plane.domain.times.greatest(snapshot, stream) == (2, BASE_MS + 5)
 
 
 async def test_time_within_parquet_is_for_the_room_that_reads_it() -> None:
