@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.report import print_figures, write_figures
 
-PARTS = ("kernel",)
+PARTS = ("kernel", "stream")
 
 
 def main() -> None:

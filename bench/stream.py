@@ -1,0 +1,208 @@
+"""The stream plane against Apache Kafka: same client, same settings, same machine, in turns.
+
+Lakebed syncs to disk before each acknowledgement; Kafka, with its defaults, does not. What two brokers are compared by is the
+ratio of two runs that follow each other at once, and of these the median: whatever else the machine does hits both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import statistics
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench import load
+from bench.load import Load
+from bench.lookup import lookup_cost
+from bench.peers import Peer, kafka, lakebed
+from bench.report import Figure
+
+PARTITIONS, MANY_PARTITIONS = 10, 1000
+_RUN_BYTES_MAX, _TAIL_BYTES = 1e9, 40e6
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How long everything takes."""
+
+    turns: int
+    produce_s: float
+    fetch_s: float
+    latency_s: float
+    index_entries: int
+
+
+FULL = Scale(turns=4, produce_s=4, fetch_s=3, latency_s=6, index_entries=1_000_000)
+QUICK = Scale(turns=1, produce_s=2, fetch_s=1, latency_s=3, index_entries=100_000)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A run, and the processor time that the broker spent on it."""
+
+    load: Load
+    server_cpu_s: float
+
+    @property
+    def cpu_s_per_gb(self) -> float:
+        return self.server_cpu_s / self.load.bytes * 1e9
+
+
+@dataclass
+class Course:
+    """The runs of one kind, turn by turn, by the name of the broker."""
+
+    runs: dict[str, list[Cost]] = field(default_factory=dict)
+
+    def add(self, peer: Peer, cost: Cost) -> None:
+        self.runs.setdefault(peer.name, []).append(cost)
+
+    def mb_per_s(self, name: str) -> float:
+        return statistics.median(cost.load.mb_per_s for cost in self.runs[name])
+
+    def speed_ratio(self, one: str, other: str) -> float:
+        pairs = zip(self.runs[one], self.runs[other], strict=True)
+        return statistics.median(mine.load.mb_per_s / theirs.load.mb_per_s for mine, theirs in pairs)
+
+    def cpu_ratio(self, one: str, other: str) -> float:
+        pairs = zip(self.runs[one], self.runs[other], strict=True)
+        return statistics.median(mine.cpu_s_per_gb / theirs.cpu_s_per_gb for mine, theirs in pairs)
+
+    def cpu_s_per_gb(self, name: str) -> float:
+        return statistics.median(cost.cpu_s_per_gb for cost in self.runs[name])
+
+    def client_cores(self, name: str) -> float:
+        return statistics.median(cost.load.client_cpu_s / cost.load.seconds for cost in self.runs[name])
+
+
+def run(quick: bool) -> list[Figure]:
+    """All figures of this part."""
+    scale = QUICK if quick else FULL
+    with _scratch() as folder, lakebed(folder) as ours, kafka(folder) as theirs:
+        figures, rate = _throughput(scale, ours, theirs)
+        figures.append(_partitions(scale, ours))
+        figures.append(Figure("peak_rss_mb", ours.peak_rss_mb(), "all processes, under the loads above", 600, False))
+        with kafka(folder, synced=True) as synced:
+            figures += _latency(scale, rate, ours, synced, theirs)
+    with _scratch() as folder:
+        figures.append(asyncio.run(lookup_cost(folder, scale.index_entries, 5000)))
+    return figures
+
+
+def _throughput(scale: Scale, ours: Peer, theirs: Peer) -> tuple[list[Figure], float]:
+    """The figures at full speed, and a tenth of the records of 1 KB a second that the slower broker took."""
+    large, small, tail = Course(), Course(), Course()
+    for turn in range(-1, scale.turns):
+        for peer in _in_turn(turn, ours, theirs):
+            runs = _one_turn(scale, peer, turn)
+            if turn >= 0:  # before, virtual machines compile and caches fill
+                for course, cost in zip((large, small, tail), runs, strict=True):
+                    course.add(peer, cost)
+    return [
+        _speed("produce_1k_vs_kafka", large),
+        _speed("produce_100b_vs_kafka", small),
+        _speed("fetch_tail_vs_kafka", tail),
+        _cpu("server_cpu_per_gb_vs_kafka", large, 1.0),
+        _cpu("fetch_cpu_per_gb_vs_kafka", tail, None),
+    ], min(large.mb_per_s("lakebed"), large.mb_per_s("kafka")) * 1e6 / 1000 / 10
+
+
+def _one_turn(scale: Scale, peer: Peer, turn: int) -> tuple[Cost, Cost, Cost]:
+    with _topic(peer, f"large-{turn}") as topic:
+        large = _produce(peer, topic, 1000, scale.produce_s)
+    with _topic(peer, f"small-{turn}") as topic:
+        small = _produce(peer, topic, 100, scale.produce_s)
+    with _topic(peer, f"tail-{turn}") as topic:
+        written = load.produce(
+            peer.bootstrap, topic, partitions=PARTITIONS, size=1000, seconds=60, bytes_max=_TAIL_BYTES
+        )
+        before_s = peer.cpu_s()
+        read = load.consume(peer.bootstrap, topic, partitions=PARTITIONS, count=written.records, seconds=scale.fetch_s)
+        tail = Cost(read, peer.cpu_s() - before_s)
+    return large, small, tail
+
+
+def _partitions(scale: Scale, ours: Peer) -> Figure:
+    ratios, speeds = [], []
+    for turn in range(scale.turns):
+        with _topic(ours, f"few-{turn}") as topic:
+            few = _produce(ours, topic, 1000, scale.produce_s)
+        with _topic(ours, f"many-{turn}", MANY_PARTITIONS) as topic:
+            many = _produce(ours, topic, 1000, scale.produce_s, MANY_PARTITIONS)
+        ratios.append(many.load.mb_per_s / few.load.mb_per_s)
+        speeds.append(many.load.mb_per_s)
+    against = f"{statistics.median(speeds):.0f} MB/s, each record to the next of {MANY_PARTITIONS} partitions"
+    return Figure("produce_1000_vs_10_partitions", statistics.median(ratios), against, 0.7)
+
+
+def _latency(scale: Scale, rate: float, ours: Peer, synced: Peer, theirs: Peer) -> list[Figure]:
+    runs: dict[str, list[Load]] = {peer.name: [] for peer in (ours, synced, theirs)}
+    for turn in range(-1, scale.turns):
+        for peer in _in_turn(turn, ours, synced, theirs):
+            with _topic(peer, f"paced-{turn}") as topic:
+                paced = _produce(peer, topic, 1000, scale.latency_s, rate=rate).load
+            if turn >= 0:
+                runs[peer.name].append(paced)
+    ratios = [mine.p99_ms / its.p99_ms for mine, its in zip(runs[ours.name], runs[synced.name], strict=True)]
+    told = f"at {rate:.0f} records of 1 KB a second, a tenth of what the slower broker takes"
+    return [
+        Figure("produce_p99_vs_kafka_synced", statistics.median(ratios), told, 1.0, at_least=False),
+        *(
+            Figure(f"{percentile}_of_{name}", statistics.median(getattr(each, percentile) for each in of_one), told)
+            for name, of_one in runs.items()
+            for percentile in ("p50_ms", "p99_ms")
+        ),
+    ]
+
+
+def _produce(
+    peer: Peer, topic: str, size: int, seconds: float, partitions: int = PARTITIONS, *, rate: float = 0
+) -> Cost:
+    os.sync()  # what the run before left to be written is not this one's
+    before_s = peer.cpu_s()
+    done = load.produce(
+        peer.bootstrap,
+        topic,
+        partitions=partitions,
+        size=size,
+        seconds=seconds,
+        bytes_max=_RUN_BYTES_MAX,
+        rate=rate,
+    )
+    return Cost(done, peer.cpu_s() - before_s)
+
+
+def _speed(name: str, course: Course) -> Figure:
+    against = f"{course.mb_per_s('lakebed'):.0f} MB/s against {course.mb_per_s('kafka'):.0f} MB/s"
+    cores = f"the client took {course.client_cores('lakebed'):.2f} and {course.client_cores('kafka'):.2f} cores"
+    return Figure(name, course.speed_ratio("lakebed", "kafka"), f"{against}; {cores}", 1.0)
+
+
+def _cpu(name: str, course: Course, bar: float | None) -> Figure:
+    against = f"{course.cpu_s_per_gb('lakebed'):.2f} s against {course.cpu_s_per_gb('kafka'):.2f} s of processor per GB"
+    return Figure(name, course.cpu_ratio("lakebed", "kafka"), against, bar, at_least=False)
+
+
+def _in_turn(turn: int, *peers: Peer) -> Sequence[Peer]:
+    return peers if turn % 2 else peers[::-1]
+
+
+@contextlib.contextmanager
+def _topic(peer: Peer, name: str, partitions: int = PARTITIONS) -> Iterator[str]:
+    peer.create_topic(name, partitions)
+    yield name
+    peer.delete_topic(name)
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="lakebed-bench-", dir=os.environ.get("LAKEBED_BENCH_DIR")))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
