@@ -106,6 +106,7 @@ class App:
         self.metrics = Metrics()
         self.health = Health()
         self.dispatcher: Dispatcher
+        self.membership: Membership
         self._stack = AsyncExitStack()
         self._oxia: OxiaClient | None = None
         self._logger = self.logs.logger("app")
@@ -118,7 +119,7 @@ class App:
         memory = Memory(self.settings.wal)
         domains = await self._open_domains(objects, root, memory)
         leases = self._leases(objects)
-        membership = Membership(leases, self.clock, self.logs.logger("members"))
+        membership = self.membership = Membership(leases, self.clock, self.logs.logger("members"))
         admin = TopicAdmin(cluster, [domain.log for domain in domains], self.clock)
         context = Context(
             cluster_id=root.root_id,
