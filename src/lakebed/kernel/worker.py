@@ -11,6 +11,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from lakebed.errors import Closed
+
 T = TypeVar("T")
 
 _Job = tuple[asyncio.Future[Any], Callable[..., Any], tuple[Any, ...]]
@@ -25,9 +27,12 @@ class Worker:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped = False
 
     def call(self, work: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         """Have `work` done after what was called before; the future gets its result or error."""
+        if self._stopped:
+            raise Closed(f"the {self._name} has been stopped", "Open the log again")
         if self._thread is None:
             self._loop = asyncio.get_running_loop()
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
@@ -39,6 +44,7 @@ class Worker:
 
     def stop(self) -> None:
         """Finish what was called, then end the thread."""
+        self._stopped = True
         self._jobs.put(None)
         if self._thread is not None:
             self._thread.join()

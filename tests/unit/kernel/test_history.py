@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakebed.clock import FakeClock, unix_ms, within
-from lakebed.errors import Corrupt, NotFound
+from lakebed.errors import Closed, Corrupt, NotFound
 from lakebed.kernel import CleanUp, CommitLog, Committed, LogStore, Version, floor_of, oldest_version, verify
 from lakebed.kernel.documents import commit_name
 from lakebed.objects import MemoryStore
@@ -214,3 +214,16 @@ async def test_many_waiters_share_one_watcher() -> None:
     assert waits < 30
     await writer.close()
     await reader.close()
+
+
+async def test_closed_log_refuses_instead_of_hanging(tmp_path: Path) -> None:
+    log = await open_log(file_store(tmp_path))
+    for number in range(3):
+        await log.commit(increment("n"), txn_id=f"t{number}")
+    await log.close()
+    with pytest.raises(Closed):
+        await within(5, anext(log.changes(Version(0))))
+    with pytest.raises(Closed):
+        await within(5, log.snapshot(Version(1)))
+    with pytest.raises(Closed):
+        await within(5, log._head.store.read(Version(0)))
