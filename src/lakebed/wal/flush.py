@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from lakebed.clock import Clock, birth_ms
+from lakebed.errors import Invalid
 from lakebed.kernel import Decision, View
 from lakebed.wal.format import Payload, encode, sealed
 from lakebed.wal.outcomes import Appended, Piece, Publish, Verdicts, Written
@@ -22,7 +23,10 @@ class Request:
         self.pieces = pieces
         self.future = future
         self.size_bytes = sum([len(piece.payload) for piece in pieces])
-        self.batch_count = sum([len(piece.headers) for piece in pieces])
+        counts = [len(piece.headers) for piece in pieces]
+        self.batch_count = sum(counts)
+        if not counts or not min(counts):  # it must not spoil the object that others share
+            raise Invalid("a request without batches", "Send only what has passed check_produce")
 
 
 class Flush:

@@ -63,7 +63,7 @@ class Flusher:
         self._waiting_bytes = 0
         self._puts: set[asyncio.Task[None]] = set()
         self._lingering: asyncio.Task[None] | None = None
-        self._soon = False
+        self._soon = self._overdue = False
         self._sealed: deque[Flush] = deque()
         self._arrived = asyncio.Event()
         self._closed = False
@@ -102,7 +102,7 @@ class Flusher:
         if not self._waiting or flying >= self._settings.puts_in_flight:
             return
         full = self._waiting_bytes >= self._settings.flush_bytes
-        if full or (not flying and not self._linger_s):
+        if full or self._overdue or (not flying and not self._linger_s):
             self._soon = True
             self._loop.call_soon(self._start_soon)
         elif self._linger_s and self._lingering is None:
@@ -113,8 +113,9 @@ class Flusher:
             await self._clock.sleep(self._linger_s)
         finally:
             self._lingering = None
-        if self._waiting and len(self._puts) < self._settings.puts_in_flight:
-            self._start()
+        self._overdue = bool(self._waiting)
+        if not self._soon:
+            self._consider()
 
     def _start_soon(self) -> None:
         self._soon = False
@@ -123,6 +124,7 @@ class Flusher:
         self._consider()
 
     def _start(self) -> None:
+        self._overdue = False
         flush = Flush(self._gather(), self._zone, self._domain, self._clock, self._publish)
         self._sealed.append(flush)
         self._arrived.set()

@@ -14,6 +14,7 @@ from lakebed.records import summarize
 from lakebed.streams import TO_THE_END, Fetched, append_decision, bounds
 from lakebed.wal import Layout, Verdict, Written, object_path, wal_floor
 from tests.unit.streams.plane import SETTINGS, Plane, batch, fake_clock, memory_plane, piece
+from tests.unit.wal.test_flusher import GatedStore
 
 NO_CACHES = WalSettings(
     orphan_ttl_s=SETTINGS.orphan_ttl_s,
@@ -90,6 +91,24 @@ async def test_stalled_flush_cannot_publish_what_the_collector_may_take() -> Non
         assert isinstance(result, Committed)
         assert result.answer[0][0].verdict is Verdict.STALE_OBJECT
         assert await plane.read_all(stream) == []
+
+
+async def test_flush_that_stalled_past_the_floor_is_refused_whole_and_collected() -> None:
+    clock, store = fake_clock(), GatedStore()
+    async with memory_plane(store, clock=clock) as plane:
+        (stream,) = (await plane.topic()).streams
+        stalled = plane.domain.append([piece(stream, batch(b"late"))])
+        await store.until_waiting(1)
+        store.open = True
+        await put_orphan(plane, clock)
+        await clock.jump(3700)
+        assert await plane.domain.collector.collect_orphans() == 1
+        store.gates[0].set()
+        assert (await stalled)[0].verdict is Verdict.STALE_OBJECT
+        assert len(await keys(plane)) == 1
+        assert await plane.domain.collector.collect_orphans() == 1
+        assert await keys(plane) == []
+        assert (await plane.send(stream, batch(b"again")))[0].base_offset == 0
 
 
 async def test_released_object_goes_after_its_grace() -> None:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from lakebed.config import ByteCount, KernelSettings, Seconds, WalSettings
-from lakebed.errors import Closed, Unavailable
+from lakebed.errors import Closed, Invalid, Unavailable
 from lakebed.objects import Body, Drawn, ETag, Fault, FaultRates, FaultSchedule, FaultyStore, Key, MemoryStore
-from lakebed.wal import Verdict, parse
+from lakebed.wal import Piece, Verdict, parse
 from tests.unit.streams.plane import batch, memory_plane, piece
 
 
@@ -195,6 +195,32 @@ async def test_lingering_flush_waits_for_company() -> None:
         second = plane.domain.append([piece(stream, batch(b"b"))])
         await asyncio.gather(first, second)
         assert len(await objects(plane.store)) == 1  # type: ignore[arg-type]
+
+
+async def test_lingering_requests_start_as_soon_as_a_write_has_landed() -> None:
+    store = GatedStore()
+    settings = WalSettings(flush_linger_s=Seconds(0.01), puts_in_flight=1)
+    async with memory_plane(store, settings=settings) as plane:
+        (stream,) = (await plane.topic()).streams
+        first = plane.domain.append([piece(stream, batch(b"a"))])
+        await store.until_waiting(1)
+        second = plane.domain.append([piece(stream, batch(b"b"))])
+        await asyncio.sleep(0.03)
+        assert len(store.gates) == 1
+        store.gates[0].set()
+        await store.until_waiting(2)
+        store.gates[1].set()
+        assert [(await first)[0].base_offset, (await second)[0].base_offset] == [0, 1]
+
+
+async def test_request_without_batches_is_refused_alone() -> None:
+    async with memory_plane() as plane:
+        (stream,) = (await plane.topic()).streams
+        good = plane.domain.append([piece(stream, batch(b"a"))])
+        for bad in ([], [Piece(stream, b"", [])]):
+            with pytest.raises(Invalid):
+                plane.domain.append(bad)
+        assert (await good)[0].base_offset == 0
 
 
 async def test_closing_finishes_what_has_come_in() -> None:
