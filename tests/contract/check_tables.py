@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -169,6 +170,19 @@ async def check_expiry_forgets_old_states_and_keeps_every_data_file(lake: Lake) 
     assert (await tables.append(ref, job(4), []))["iceberg"].repeated
     await tables.append(ref, job(5), [await lake.settle(ref, 0, 15, 20)])
     assert await _counts(tables, ref) == [2, 2]
+
+
+async def check_old_states_are_bounded_in_number(lake: Lake) -> None:
+    tables, ref = lake.open(replace(lake.settings, snapshots_max=2)), new_ref()
+    await tables.ensure(ref)
+    files = [await lake.settle(ref, 0, number * 5, number * 5 + 5) for number in range(4)]
+    for number, file in enumerate(files, 1):
+        await tables.append(ref, job(number), [file])
+    await tables.drop_files(ref, job(5), [files[0].path])
+    await tables.drop_files(ref, job(6), [files[1].path])
+    assert await tables.iceberg.named(ref) == {file.path for file in files[1:]}
+    assert [len(await each.files(ref)) for each in tables.formats] == [2, 2]
+    assert [state.foreign for state in (await tables.state(ref)).values()] == [(), ()]
 
 
 async def check_detached_table_stays_and_its_name_is_free(lake: Lake) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import TypeVar
 
 from pyiceberg.exceptions import (
@@ -19,6 +18,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
+from pyiceberg.table.update.snapshot import ExpireSnapshots
 
 from lakebed.clock import Clock
 from lakebed.errors import Conflict, Invalid, NotFound
@@ -29,7 +29,7 @@ from lakebed.tables.differences import difference, needs_present
 from lakebed.tables.iceberg_files import below_root, data_files, to_data_file
 from lakebed.tables.iceberg_sweep import sweep_metadata
 from lakebed.tables.marks import TOPIC
-from lakebed.tables.paths import detached_name, iceberg_folder, table_name
+from lakebed.tables.paths import detached_name, iceberg_address, iceberg_folder, table_name
 from lakebed.tables.port import Change, Job, TableCommit, TableRef, TableState, is_done
 from lakebed.tables.racing import until_decided
 from lakebed.tables.schema import partition_spec, table_schema
@@ -55,11 +55,11 @@ class IcebergTables:
         store: ObjectStore,
         clock: Clock,
     ) -> None:
-        self._root, self._root_id = root, root_id
+        self._root, self._root_id = iceberg_address(root, options.account), root_id
         self._settings, self._options = settings, options
         self._store, self._clock = store, clock
         self._namespace = tuple(settings.namespace.split("."))
-        properties = catalog_properties(root, settings, options)
+        properties = catalog_properties(self._root, settings, options)
         self._catalog = LazyCatalog(settings.catalog.kind, properties, settings.timeout_s)
 
     async def ensure(self, ref: TableRef) -> None:
@@ -169,6 +169,8 @@ class IcebergTables:
 
     def _write(self, table: Table, job: Job, added: list[DataFile], removed: list[DataFile]) -> int:
         transaction = table.transaction()
+        if surplus := head.surplus_snapshots(table, self._settings.snapshots_max):
+            ExpireSnapshots(transaction).by_ids(surplus).commit()
         update = transaction.update_snapshot(snapshot_properties=head.snapshot_properties(job, self._root_id))
         producer = update.overwrite() if removed else update.merge_append()
         for file in added:
@@ -189,6 +191,8 @@ class IcebergTables:
                 self._catalog.get().rename_table(table.name(), (*self._namespace, detached_name(ref)))
             except NoSuchTableError:
                 return  # someone else has renamed it
+            except NotImplementedError:
+                return  # it keeps the name, and the next topic's table gets the longer one
 
     def _drop(self, ref: TableRef) -> None:
         table = self._find(ref)
@@ -231,8 +235,7 @@ def _state(table: Table) -> TableState:
 
 def _expire(table: Table, before_ms: int) -> int:
     """Heads of branches stay, whatever their age."""
-    protected = {reference.snapshot_id for reference in table.refs().values()}
-    old = [s.snapshot_id for s in table.snapshots() if s.timestamp_ms < before_ms and s.snapshot_id not in protected]
+    old = [each for each in head.free_snapshots(table) if each.timestamp_ms < before_ms]
     if old:
-        table.maintenance.expire_snapshots().older_than(datetime.fromtimestamp(before_ms / 1000, UTC)).commit()
+        table.maintenance.expire_snapshots().by_ids([each.snapshot_id for each in old]).commit()
     return len(old)

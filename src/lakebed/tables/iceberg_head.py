@@ -87,6 +87,19 @@ def snapshot_properties(job: Job, root_id: str) -> dict[str, str]:
     return {SEQUENCE: str(job.sequence), JOB: job.id, ROOT_ID: root_id}
 
 
+def free_snapshots(table: Table) -> list[Snapshot]:
+    """Those that may be forgotten, oldest first: no branch or tag points at them."""
+    protected = {reference.snapshot_id for reference in table.refs().values()}
+    free = [snapshot for snapshot in table.snapshots() if snapshot.snapshot_id not in protected]
+    return sorted(free, key=lambda snapshot: snapshot.sequence_number or 0)
+
+
+def surplus_snapshots(table: Table, snapshots_max: int) -> list[int]:
+    """What must go so that one more makes at most `snapshots_max`."""
+    count = len(table.snapshots()) + 1 - snapshots_max
+    return [snapshot.snapshot_id for snapshot in free_snapshots(table)[: max(0, count)]]
+
+
 def foreign_commits(table: Table) -> tuple[ForeignCommit, ...]:
     """Snapshots behind the current one that are not ours, newest first; and a current one that we had left behind."""
     metadata = table.metadata

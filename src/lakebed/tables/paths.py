@@ -90,6 +90,16 @@ def root_address(root_url: str) -> str:
     raise Invalid(f"tables cannot be kept at {root_url}", "Use an absolute folder, s3://, gs:// or az://")
 
 
+def iceberg_address(root: str, account: str | None) -> str:
+    """The root as Iceberg's libraries spell it, who know Azure by its file system's name."""
+    if not root.startswith("az://"):
+        return root
+    if account is None:
+        raise Invalid(f"Iceberg tables at {root} need the storage account's name", "Set objects.account")
+    container, _, prefix = root.removeprefix("az://").partition("/")
+    return f"abfss://{container}@{account}.dfs.core.windows.net/{prefix}".rstrip("/")
+
+
 def local_folder(address: str) -> str | None:
     """The folder behind a `file://` address, or None for a bucket."""
     return address.removeprefix("file://") if address.startswith("file://") else None

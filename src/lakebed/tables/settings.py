@@ -19,7 +19,8 @@ class CatalogSettings:
     """The Iceberg catalog: `sql` in a file of the root (or any database by `uri`), or `rest` at `uri`."""
 
     kind: Literal["sql", "rest"] = "sql"
-    uri: str | None = None
+    uri: str | None = field(default=None, repr=False)
+    """A database's address may hold a password."""
     warehouse: str | None = None
     credential: str | None = field(default=None, repr=False)
     """REST: `id:secret` for the OAuth exchange."""
@@ -40,6 +41,8 @@ class TableSettings:
     namespace: str = "lakebed"
     by_day: bool = False
     """Iceberg tables are partitioned by the record's day too; a file then holds one day."""
+    snapshots_max: int = 100
+    """How many states an Iceberg table offers; each makes every commit dearer."""
     time_travel_s: int = 7 * _DAY
     """How long Delta's log keeps old versions."""
     deleted_file_retention_s: int = 365 * _DAY
@@ -63,6 +66,8 @@ def catalog_properties(root: str, settings: TableSettings, store: StoreOptions) 
         "s3.access-key-id": store.access_key,
         "s3.secret-access-key": store.secret_key,
         "s3.session-token": store.token,
+        "adls.account-name": store.account,
+        "adls.account-key": store.secret_key if store.account else None,
         "s3.connect-timeout": str(min(5.0, settings.timeout_s)),
         "s3.request-timeout": str(settings.timeout_s),
     }

@@ -6,22 +6,27 @@ because it looks first.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from deltalake.exceptions import DeltaError, DeltaProtocolError
 from pyiceberg.exceptions import (
     BadRequestError,
+    CommitFailedException,
     CommitStateUnknownException,
     ForbiddenError,
     OAuthError,
     RESTError,
     UnauthorizedError,
+    ValidationError,
 )
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from lakebed.errors import Ambiguous, Corrupt, Invalid, Unavailable
+from lakebed.errors import Ambiguous, Conflict, Corrupt, Invalid, Unavailable
 
+_MISREAD = (ValidationError, EOFError, ValueError, LookupError, ArithmeticError, zlib.error)
+"""What pyiceberg's readers raise on bytes that are not what was written; they have no error of their own for it."""
 _LATER = "It is repeated at the next round; check that the catalog and the bucket are up"
 
 
@@ -36,6 +41,10 @@ def asking_catalog(what: str, *, writing: bool = False) -> Iterator[None]:
         raise Invalid(
             f"the catalog does not accept {what}: {error}", "Check namespace, warehouse and location"
         ) from error
+    except CommitFailedException as error:
+        raise Conflict(f"{what}: someone was faster", "Repeat the step") from error
+    except NotImplementedError as error:
+        raise Invalid(f"the catalog has no means for {what}", "Use another catalog") from error
     except CommitStateUnknownException as error:
         raise Ambiguous(f"{what}: the catalog does not know", _LATER) from error
     except FileNotFoundError as error:
@@ -44,7 +53,12 @@ def asking_catalog(what: str, *, writing: bool = False) -> Iterator[None]:
         failure = Ambiguous if writing else Unavailable
         raise failure(f"{what}: the catalog or its files cannot be reached ({_kind(error)})", _LATER) from error
     except SQLAlchemyError as error:
-        raise Invalid(f"{what}: the catalog's database does not work ({error})", "Check the catalog's uri") from error
+        raise Invalid(f"{what}: the catalog's database does not work ({_kind(error)})", "Check its uri") from error
+    except _MISREAD as error:
+        raise Corrupt(
+            f"{what}: its metadata cannot be understood ({_kind(error)}: {_first_line(error)})",
+            "Point the catalog at an older metadata file, then restore the table to what the stream holds",
+        ) from error
 
 
 @contextmanager
