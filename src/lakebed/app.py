@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -31,11 +32,13 @@ from lakebed.broker import (
     MemoryBudget,
     Policy,
     TopicLookup,
+    Workers,
     named_addresses,
+    reserved_port,
 )
 from lakebed.clock import Clock, SystemClock
 from lakebed.config import Address, ObjectSettings, Secret, Settings
-from lakebed.http import HttpServer, Pages
+from lakebed.http import FleetPages, HttpServer, Pages
 from lakebed.kernel import (
     CLUSTER_LOG,
     CommitLog,
@@ -64,6 +67,7 @@ from lakebed.streams import Domain, Memory, ProducerIds, Sweeper, TopicAdmin, cl
 
 _BUCKET_LINGER_S = 0.05
 _POOL_BYTES = 64_000_000
+_LAST_WORDS_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,33 +78,70 @@ class Ready:
     http: Address
 
 
-def run_broker(settings: Settings, announce: Callable[[Ready], None]) -> None:
-    """Run a broker until SIGTERM or SIGINT, then let its clients finish."""
-    uvloop.run(_run(settings, announce))
+Announce = Callable[[Ready], None]
+WorkerCommand = Callable[[Address], Callable[[int], Sequence[str]]]
+"""For the bootstrap address, the command line of each worker."""
 
 
-async def _run(settings: Settings, announce: Callable[[Ready], None]) -> None:
+def run_broker(settings: Settings, announce: Announce, *, worker: bool = False) -> None:
+    """Run a broker until SIGTERM or SIGINT, then let its clients finish. A worker stops too when its supervisor is gone."""
+
+    async def run() -> None:
+        logs, stop = _prepared(settings)
+        if worker:
+            asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stop.set)
+        app = App(settings, SystemClock(), logs, shares_ports=worker)
+        try:
+            ready = await app.start()
+            gc.freeze()
+            announce(ready)
+            await stop.wait()
+        finally:
+            await app.stop()
+
+    uvloop.run(run())
+
+
+def run_workers(settings: Settings, announce: Announce, count: int, command: WorkerCommand) -> None:
+    """Run `count` brokers in processes of their own behind one port, until SIGTERM or SIGINT."""
+
+    async def run() -> None:
+        logs, stop = _prepared(settings)
+        kafka = settings.kafka
+        with reserved_port(kafka.listen) as bootstrap:
+            workers = Workers(command(bootstrap), count, SystemClock(), logs.logger("workers"))
+            server = HttpServer(FleetPages(lambda: workers.http))
+            http = await server.listen(settings.http.listen)
+            try:
+                await workers.start()
+                announce(Ready(bootstrap, http))
+                await stop.wait()
+            finally:
+                await workers.stop(kafka.drain_timeout_s + _LAST_WORDS_S)
+                await server.close()
+
+    uvloop.run(run())
+
+
+def _prepared(settings: Settings) -> tuple[Logs, asyncio.Event]:
+    """Logs, and the event that a signal sets."""
     logs = Logs(settings.logging.level, settings.logging.format)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_told_to(logs))
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    app = App(settings, SystemClock(), logs)
-    try:
-        ready = await app.start()
-        gc.freeze()
-        announce(ready)
-        await stop.wait()
-    finally:
-        await app.stop()
+    return logs, stop
 
 
 class App:
     """One broker with everything it needs, in this process."""
 
-    def __init__(self, settings: Settings, clock: Clock, logs: Logs | None = None) -> None:
+    def __init__(
+        self, settings: Settings, clock: Clock, logs: Logs | None = None, *, shares_ports: bool = False
+    ) -> None:
         self.settings = settings
+        self._shares_ports = shares_ports
         self.clock = clock
         self.logs = logs or Logs.silent()
         self.metrics = Metrics()
@@ -237,12 +278,18 @@ class App:
         kafka = self.settings.kafka
         wanted = {kafka.listener_name: kafka.listen, **named_addresses(kafka.listeners, "kafka.listeners")}
         self._stack.callback(listener.close)
-        return {name: listener.bind(address, name) for name, address in wanted.items()}
+        if not self._shares_ports:
+            return {name: listener.bind(address, name) for name, address in wanted.items()}
+        for name, address in wanted.items():
+            listener.bind(address, name, shared=True)
+        return {name: listener.bind(Address(address.host, 0), name) for name, address in wanted.items()}
 
     async def _register(self, membership: Membership, bound: Mapping[str, Address]) -> None:
         broker = self.settings.broker
         told = named_addresses(self.settings.kafka.advertised, "kafka.advertised")
         advertised = {name: told.get(name, address) for name, address in bound.items()}
+        if self._shares_ports:
+            advertised = {name: Address(address.host, bound[name].port) for name, address in advertised.items()}
         self._stack.push_async_callback(membership.leave)
         await membership.join(broker.id, broker.zone, broker.rack or broker.zone, __version__, advertised)
         self.health.add("membership", membership.problem)

@@ -9,17 +9,25 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 READY_S = 60.0
 
 
 class BrokerProcess:
-    """`lakebed up` on one root and one port."""
+    """`lakebed up`, or another command that runs brokers, on one root and one port."""
 
-    def __init__(self, root: Path, folder: Path, port: int = 0, environment: Mapping[str, str] | None = None) -> None:
-        self.root, self._folder, self.port = root, folder, port
+    def __init__(
+        self,
+        root: Path,
+        folder: Path,
+        port: int = 0,
+        environment: Mapping[str, str] | None = None,
+        command: Sequence[str] = ("up",),
+    ) -> None:
+        self.root, self._folder, self.port, self._command = root, folder, port, command
+        self.http = ""
         self._environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -30,7 +38,7 @@ class BrokerProcess:
     def start(self) -> None:
         """Start it and wait for the line that says it is ready."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "lakebed", "up", "--root", str(self.root)]
+        command = [sys.executable, "-m", "lakebed", *self._command, "--root", str(self.root)]
         command += ["--kafka", self.bootstrap, "--http", "127.0.0.1:0"]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -39,6 +47,7 @@ class BrokerProcess:
         line = self._ready_line()
         assert line.startswith("ready kafka=127.0.0.1:"), line
         self.port = int(line.split()[1].rpartition(":")[2])
+        self.http = line.split("http=")[1].strip()
 
     def stop(self) -> int:
         """Ask it to stop; its exit code."""
@@ -70,10 +79,14 @@ class BrokerProcess:
 
 @contextlib.contextmanager
 def broker_process(
-    root: Path, folder: Path, port: int = 0, environment: Mapping[str, str] | None = None
+    root: Path,
+    folder: Path,
+    port: int = 0,
+    environment: Mapping[str, str] | None = None,
+    command: Sequence[str] = ("up",),
 ) -> Iterator[BrokerProcess]:
     """A running broker, ended with the block whatever became of it."""
-    broker = BrokerProcess(root, folder, port, environment)
+    broker = BrokerProcess(root, folder, port, environment, command)
     broker.start()
     try:
         yield broker

@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -37,6 +37,10 @@ class Sending(threading.Thread):
             number += 1
             self._producer.poll(0.002)
         self._producer.flush(PATIENCE_S)
+
+    def wait_for(self, count: int) -> None:
+        """Until more than `count` records are acknowledged."""
+        _until(lambda: len(self.acknowledged) > count)
 
     def finish(self) -> None:
         self._stop_event.set()
@@ -98,10 +102,10 @@ def one(tmp_path: Path) -> Iterator[BrokerProcess]:
 def test_stopped_and_restarted_broker_has_everything(one: BrokerProcess) -> None:
     sender = Sending("a", one.bootstrap, "t")
     sender.start()
-    _until(lambda: len(sender.acknowledged) > 200)
+    sender.wait_for(200)
     assert one.stop() == 0
     one.start()
-    _until(lambda: max(sender.acknowledged) > 600)
+    sender.wait_for(600)
     sender.finish()
     assert sender.failures == []
     check_history([sender], read_all(one.bootstrap, "t", 1))
@@ -111,7 +115,7 @@ def test_killed_and_restarted_broker_has_all_that_was_acknowledged(one: BrokerPr
     sender = Sending("a", one.bootstrap, "t")
     sender.start()
     for killed in range(3):
-        _until(lambda wanted=200 * (killed + 1): len(sender.acknowledged) > wanted)
+        sender.wait_for(200 * (killed + 1))
         one.kill()
         one.start()
     sender.finish()
@@ -144,8 +148,8 @@ def test_random_kills_among_three_brokers_lose_and_repeat_nothing(one: BrokerPro
             sender.start()
         until_s = time.monotonic() + 15
         while time.monotonic() < until_s:
-            before = min(len(sender.acknowledged) for sender in senders)
-            _until(lambda wanted=before + 50: min(len(sender.acknowledged) for sender in senders) > wanted)
+            for sender in senders:
+                sender.wait_for(len(sender.acknowledged) + 50)
             victim = chance.choice(brokers)
             victim.kill()
             victim.start()
@@ -156,8 +160,8 @@ def test_random_kills_among_three_brokers_lose_and_repeat_nothing(one: BrokerPro
             check_history(senders, read_all(broker.bootstrap, "t", 1))
 
 
-def _until(holds: object) -> None:
+def _until(holds: Callable[[], bool]) -> None:
     deadline_s = time.monotonic() + PATIENCE_S
-    while not holds():  # type: ignore[operator]
+    while not holds():
         assert time.monotonic() < deadline_s, "it never came to pass"
         threading.Event().wait(0.01)

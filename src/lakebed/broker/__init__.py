@@ -24,11 +24,12 @@ from lakebed.broker.connection import Connection, Deferred, Limits
 from lakebed.broker.context import Call, Context, Policy
 from lakebed.broker.dispatch import Dispatcher
 from lakebed.broker.inbox import Intake
-from lakebed.broker.listener import Listener
+from lakebed.broker.listener import Listener, reserved_port
 from lakebed.broker.lookup import TopicLookup
 from lakebed.broker.membership import Membership
 from lakebed.broker.metrics import ConnectionMetrics
 from lakebed.broker.routing import Affinity, Member, named_addresses
+from lakebed.broker.workers import Workers
 
 __all__ = [
     "EARLIEST",
@@ -56,6 +57,7 @@ __all__ = [
     "Reader",
     "Refused",
     "TopicLookup",
+    "Workers",
     "Writer",
     "alter_topic",
     "create_topic",
@@ -63,6 +65,7 @@ __all__ = [
     "murmur2",
     "named_addresses",
     "partition_for",
+    "reserved_port",
     "topic_configs",
     "widen_topic",
 ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import cast
 
 from lakebed.broker.connection import Connection, Limits, Serve
@@ -92,6 +93,17 @@ class Listener:
             now_s = self._clock.monotonic_s()
             for connection in list(self._metrics.connections):
                 connection.check(now_s)
+
+
+@contextmanager
+def reserved_port(address: Address) -> Iterator[Address]:
+    """The address with a port that is this process's to share, though it does not listen there itself."""
+    try:
+        bound = _bound_socket(address, shared=True)
+    except OSError as error:
+        raise Unavailable(f"{address} cannot be listened at ({error.strerror})", "Choose another address") from None
+    with bound:
+        yield Address(address.host, bound.getsockname()[1])
 
 
 class _TurnedAway(asyncio.Protocol):

@@ -19,6 +19,7 @@ from lakebed.errors import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, LakebedError
 
 COMMANDS = {
     "up": "Run a broker until it is told to stop.",
+    "broker": "Run brokers until they are told to stop.",
     "topics": "Create, look at, change and delete topics.",
     "produce": "Send the lines of standard input to a topic, each as one record.",
     "consume": "Print the records of a topic: their values, or everything as JSON.",

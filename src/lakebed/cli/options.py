@@ -21,7 +21,7 @@ class Call:
 
     def __init__(self, output: Output, root: str | None, config: Path | None) -> None:
         self.output = output
-        self._config = config
+        self.config = config
         self._overrides = {"root": root} if root is not None else {}
 
     def override(self, path: str, text: str | None) -> None:
@@ -31,7 +31,7 @@ class Call:
 
     @functools.cached_property
     def loaded(self) -> Loaded:
-        return load_settings(self._config, os.environ, self._overrides)
+        return load_settings(self.config, os.environ, self._overrides)
 
     @property
     def settings(self) -> Settings:

@@ -1,6 +1,7 @@
 """The HTTP port: health, readiness and metrics."""
 
+from lakebed.http.fleet import FleetPages, merged
 from lakebed.http.pages import Page, Pages
 from lakebed.http.server import HttpServer
 
-__all__ = ["HttpServer", "Page", "Pages"]
+__all__ = ["FleetPages", "HttpServer", "Page", "Pages", "merged"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 
@@ -20,6 +21,12 @@ class Page:
     body: bytes
 
 
+class Site(Protocol):
+    """Something that has pages."""
+
+    async def find(self, path: str) -> Page: ...
+
+
 class Pages:
     """The pages of one program."""
 
@@ -27,15 +34,20 @@ class Pages:
         self._health = health
         self._metrics = metrics
 
-    def find(self, path: str) -> Page:
+    async def find(self, path: str) -> Page:
         """The page at `path`, or one that says there is none."""
         if path == "/healthz":
-            return _report(self._health.alive())
+            return report_page(self._health.alive())
         if path == "/readyz":
-            return _report(self._health.ready())
+            return report_page(self._health.ready())
         if path == "/metrics":
             return Page(200, CONTENT_TYPE, self._metrics.text())
-        return problem(404, f"There is nothing at {path[:200]}. Try /healthz, /readyz or /metrics")
+        return nothing_at(path)
+
+
+def nothing_at(path: str) -> Page:
+    """The answer where there is no page."""
+    return problem(404, f"There is nothing at {path[:200]}. Try /healthz, /readyz or /metrics")
 
 
 def problem(status: int, detail: str) -> Page:
@@ -43,5 +55,6 @@ def problem(status: int, detail: str) -> Page:
     return Page(status, _JSON, msgspec.json.encode({"status": status, "detail": detail}))
 
 
-def _report(report: HealthReport) -> Page:
+def report_page(report: HealthReport) -> Page:
+    """A health report; its status says whether all is well."""
     return Page(200 if report.ok else 503, _JSON, msgspec.json.encode(report))

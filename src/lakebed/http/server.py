@@ -11,7 +11,7 @@ from http import HTTPStatus
 from lakebed.clock import within
 from lakebed.config import Address
 from lakebed.errors import Unavailable
-from lakebed.http.pages import Page, Pages, problem
+from lakebed.http.pages import Page, Site, problem
 
 HEAD_BYTES_MAX = 16 * 1024
 HEAD_TIMEOUT_S = 10.0
@@ -21,7 +21,7 @@ CONNECTIONS_MAX = 256
 class HttpServer:
     """Answers GET and HEAD."""
 
-    def __init__(self, pages: Pages) -> None:
+    def __init__(self, pages: Site) -> None:
         self._pages = pages
         self._server: asyncio.Server | None = None
         self._open = 0
@@ -64,7 +64,7 @@ class HttpServer:
         method, target = words[0], words[1].decode("latin-1")
         if method not in (b"GET", b"HEAD"):
             return _encode(problem(405, "Only GET and HEAD are served"), True)
-        return _encode(self._pages.find(target.partition("?")[0]), method == b"GET")
+        return _encode(await self._pages.find(target.partition("?")[0]), method == b"GET")
 
 
 def _encode(page: Page, with_body: bool) -> bytes:
