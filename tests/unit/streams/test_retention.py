@@ -47,14 +47,6 @@ async def test_bytes_beyond_retention_go(kept: int, expected_start: int) -> None
         assert bounds(plane.domain.log.current, stream).log_start == expected_start
 
 
-async def test_compacted_topic_loses_nothing_by_retention() -> None:
-    async with memory_plane(clock=fake_clock()) as plane:
-        (stream,) = (await plane.topic(cleanup_policy="compact", retention_ms="1")).streams
-        await send_aged(plane, stream, HOUR_MS)
-        await plane.sweeper.round()
-        assert len(await plane.read_all(stream)) == 1
-
-
 async def test_records_without_time_age_by_their_object() -> None:
     clock = fake_clock()
     async with memory_plane(clock=clock) as plane:

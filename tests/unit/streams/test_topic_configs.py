@@ -43,7 +43,13 @@ def test_rules_say_what_the_overrides_mean() -> None:
     assert (rules.keep, rules.produce.batch_bytes_max, rules.log_append_time) == ((5, -1), 99, True)
     assert rules.produce.timestamp_before_max_ms is None
     assert rules.produce.timestamp_after_max_ms == 3_600_000
-    assert rules_of({"cleanup.policy": "compact,delete", "retention.bytes": "7"}).keep.retention_bytes == 7
+    assert rules_of({"cleanup.policy": "delete", "retention.bytes": "7"}).keep.retention_bytes == 7
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete", "delete,compact"])
+def test_compaction_is_refused_clearly(policy: str) -> None:
+    with pytest.raises(Invalid, match="compact is not built yet"):
+        check_configs({"cleanup.policy": policy})
 
 
 def test_effective_value_is_the_override_or_the_default() -> None:

@@ -6,7 +6,7 @@ from lakebed.broker.context import Call, Context
 from lakebed.errors import LakebedError
 from lakebed.protocol import Api, ErrorCode, code_for
 from lakebed.protocol import delete_records as wire
-from lakebed.streams import Topic, value_of
+from lakebed.streams import Topic
 
 API, VERSIONS = Api.DELETE_RECORDS, range(3)
 
@@ -30,8 +30,6 @@ async def _delete(
         return _refused(wanted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if context.is_elsewhere(stream, call):
         return _refused(wanted, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    if "delete" not in value_of(topic.record.config, "cleanup.policy").split(","):
-        return _refused(wanted, ErrorCode.POLICY_VIOLATION)
     try:
         cut = await context.domains[topic.domain].delete_records(stream, wanted.offset)
     except LakebedError as error:
