@@ -99,12 +99,16 @@ def row(partition: int, offset: int) -> dict[str, Any]:
     }
 
 
-def parquet_body(rows: list[dict[str, Any]]) -> bytes:
+def rows_table(rows: list[dict[str, Any]]) -> pa.Table:
     schema = parquet_schema()
     columns = [pa.array([each[column.name] for each in rows], column.type) for column in schema]
+    return pa.table(columns, schema=schema)
+
+
+def parquet_body(rows: list[dict[str, Any]]) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(
-        pa.table(columns, schema=schema),
+        rows_table(rows),
         sink,
         compression="zstd",
         row_group_size=ROW_GROUP_ROWS,
@@ -123,3 +127,18 @@ def describe(body: bytes, path: str, partition: int, start: int, end: int) -> Se
         size_bytes=len(body),
         sha256=sha256(body).hexdigest(),
     )
+
+
+def digest(rows: pa.Table) -> str:
+    """The same for the same rows, whatever types of strings and lists a reader prefers."""
+    plain = pa.schema([field.remove_metadata() for field in parquet_schema()])
+    ordered = (
+        rows.select(plain.names).cast(_nullable(plain)).sort_by([("partition", "ascending"), ("offset", "ascending")])
+    )
+    return sha256(repr(ordered.to_pylist()).encode()).hexdigest()
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    """Readers do not agree about what may be null; values are what counts."""
+    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    return pa.schema([(field.name, headers if field.name == "headers" else field.type) for field in schema])

@@ -7,14 +7,16 @@ import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import RESTError
 
 from lakebed.objects import StoreOptions
-from lakebed.tables import CatalogSettings, TableSettings
+from lakebed.tables import CatalogSettings, TableRef, TableSettings, delta_folder, table_name
 from tests.contract.check_tables import CHECKS, Check
-from tests.lakes import Lake
+from tests.lakes import Lake, digest, job, new_ref, row, rows_table
 from tests.services.s3 import S3Server
 
 READY_S = 30.0
@@ -69,6 +71,45 @@ async def test_sql_catalog_beside_a_bucket_keeps_metadata_in_the_root(seaweed: S
         await check(lake)
     assert [item async for item in lake.store.list("iceberg/", limit=1)]
     await lake.close()
+
+
+@pytest.mark.services
+async def test_rows_behind_a_rest_catalog_are_the_same_for_both_libraries(rest_lake: Lake) -> None:
+    tables, ref = rest_lake.open(), new_ref()
+    await tables.ensure(ref)
+    small = [await rest_lake.settle(ref, 0, 0, 5), await rest_lake.settle(ref, 0, 5, 9)]
+    await tables.append(ref, job(1), [*small, await rest_lake.settle(ref, 1, 0, 7)])
+    whole = await rest_lake.settle(ref, 0, 0, 9, attempt="rewritten")
+    await tables.replace(ref, job(2), [file.path for file in small], [whole])
+    expected = digest(rows_table([row(0, offset) for offset in range(9)] + [row(1, offset) for offset in range(7)]))
+    assert digest(_by_pyiceberg(rest_lake, ref)) == digest(_by_deltalake(rest_lake, ref)) == expected
+
+
+def _by_pyiceberg(lake: Lake, ref: TableRef) -> pa.Table:
+    """With the settings a user of the catalog would give."""
+    catalog, options = lake.settings.catalog, lake.options
+    properties = {
+        "uri": str(catalog.uri),
+        "warehouse": str(catalog.warehouse),
+        "credential": str(catalog.credential),
+        "oauth2-server-uri": f"{catalog.uri}/v1/oauth/tokens",
+        "s3.endpoint": str(options.endpoint),
+        "s3.access-key-id": str(options.access_key),
+        "s3.secret-access-key": str(options.secret_key),
+        "s3.region": "us-east-1",
+    }
+    return RestCatalog("user", **properties).load_table((lake.settings.namespace, table_name(ref))).scan().to_arrow()
+
+
+def _by_deltalake(lake: Lake, ref: TableRef) -> pa.Table:
+    options = {
+        "aws_endpoint_url": str(lake.options.endpoint),
+        "aws_access_key_id": str(lake.options.access_key),
+        "aws_secret_access_key": str(lake.options.secret_key),
+        "aws_region": "us-east-1",
+        "aws_allow_http": "true",
+    }
+    return DeltaTable(f"{lake.root}/{delta_folder(ref)}", storage_options=options).to_pyarrow_table()
 
 
 def _options(server: S3Server) -> StoreOptions:

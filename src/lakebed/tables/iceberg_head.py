@@ -113,7 +113,7 @@ def foreign_commits(table: Table) -> tuple[ForeignCommit, ...]:
 
 
 def _is_ours(snapshot: Snapshot) -> bool:
-    return snapshot.summary is not None and snapshot.summary.get(JOB) is not None
+    return snapshot.summary is not None and snapshot.summary.get(ROOT_ID) is not None
 
 
 def _foreign(snapshot: Snapshot) -> ForeignCommit:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from hashlib import sha256
+from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 from lakebed.errors import Invalid
@@ -85,9 +86,9 @@ def root_address(root_url: str) -> str:
         return root_url.rstrip("/")
     if parts.scheme == "file":
         return f"file://{unquote(parts.path).rstrip('/')}"
-    if "://" not in root_url and root_url.startswith("/"):
-        return f"file://{root_url.rstrip('/')}"
-    raise Invalid(f"tables cannot be kept at {root_url}", "Use an absolute folder, s3://, gs:// or az://")
+    if "://" not in root_url:
+        return f"file://{Path(root_url).absolute()}"
+    raise Invalid(f"tables cannot be kept at {parts.scheme}://", "Use a folder, s3://, gs:// or az://")
 
 
 def iceberg_address(root: str, account: str | None) -> str:

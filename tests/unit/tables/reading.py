@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable
 from importlib import import_module
@@ -15,7 +14,7 @@ from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from lakebed.tables import TableRef, delta_folder, parquet_schema, table_name
+from lakebed.tables import TableRef, delta_folder, table_name
 from tests.lakes import Lake
 
 os.environ.setdefault("POLARS_ICEBERG_PLANNER", "pyiceberg")
@@ -65,21 +64,6 @@ READERS: tuple[Reader, ...] = (
     by_polars_iceberg,
     by_polars_delta,
 )
-
-
-def digest(rows: pa.Table) -> str:
-    """The same for the same rows, whatever types of strings and lists a reader prefers."""
-    plain = pa.schema([field.remove_metadata() for field in parquet_schema()])
-    ordered = (
-        rows.select(plain.names).cast(_nullable(plain)).sort_by([("partition", "ascending"), ("offset", "ascending")])
-    )
-    return hashlib.sha256(repr(ordered.to_pylist()).encode()).hexdigest()
-
-
-def _nullable(schema: pa.Schema) -> pa.Schema:
-    """Readers do not agree about what may be null; values are what counts."""
-    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-    return pa.schema([(field.name, headers if field.name == "headers" else field.type) for field in schema])
 
 
 def _duckdb(source: str) -> pa.Table:

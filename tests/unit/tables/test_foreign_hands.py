@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
 from lakebed.errors import Conflict, Corrupt, Invalid
 from lakebed.tables import Change, SettledFile, TableRef, TableSet, TableSettings
-from tests.lakes import Lake, job, new_ref, parquet_body, row
-from tests.unit.tables.reading import READERS, by_deltalake, by_pyiceberg, delta_table, digest, iceberg_table
+from tests.lakes import Lake, digest, job, new_ref, row, rows_table
+from tests.unit.tables.reading import READERS, by_deltalake, by_pyiceberg, delta_table, iceberg_table
 
 RETENTION_HOURS = 24 * 365
 
@@ -129,7 +128,7 @@ async def _started(lake: Lake) -> tuple[TableSet, TableRef, list[SettledFile]]:
 
 
 def _strange_rows() -> pa.Table:
-    return pq.read_table(pa.BufferReader(parquet_body([row(0, offset) for offset in range(90, 93)])))
+    return rows_table([row(0, offset) for offset in range(90, 93)])
 
 
 def _stored(lake: Lake) -> set[str]:

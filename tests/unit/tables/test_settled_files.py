@@ -76,11 +76,8 @@ def test_change_that_names_a_file_twice_is_refused() -> None:
         Change(removed=("a", "a"))
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "..", "a b", "ü", "x" * 250])
+@pytest.mark.parametrize("name", ["", "a/b", "a b", "ü", "x" * 250])
 def test_topic_that_is_no_topic_has_no_path(name: str) -> None:
-    if name == "..":
-        assert data_file(TableRef(name, ID), 0, 0, 1, "a").startswith("delta/..-")
-        return
     with pytest.raises(Invalid):
         data_file(TableRef(name, ID), 0, 0, 1, "a")
 

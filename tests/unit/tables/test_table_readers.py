@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from lakebed.tables import TableRef, TableSettings, parquet_schema
-from tests.lakes import Lake, job, new_ref, row
-from tests.unit.tables.reading import READERS, Reader, by_deltalake, delta_table, digest, iceberg_table
+from lakebed.tables import DeadLetter, TableRef, TableSettings, dead_letter_files, dead_letters_of
+from tests.lakes import Lake, digest, job, new_ref, row, rows_table
+from tests.unit.tables.reading import READERS, Reader, by_deltalake, by_pyiceberg, delta_table, iceberg_table
 
 every_reader = pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__.removeprefix("by_"))
 
@@ -71,6 +71,25 @@ async def test_table_by_day_takes_files_of_one_day(lake: Lake) -> None:
     assert digest(table.scan().to_arrow()) == digest(by_deltalake(lake, ref)) == _expected({0: range(10)})
 
 
+async def test_dead_letters_are_read_back_by_both_libraries(lake: Lake) -> None:
+    tables, ref = lake.open(), new_ref()
+    letters = dead_letters_of(ref)
+    await tables.ensure(letters)
+    bad = DeadLetter(2, 5, 8, 1_760_000_000_123, "CRC", "wal/v1/x.wo", 49, b"\x00\xff")
+    empty = DeadLetter(0, 1, 2, 0, "MAGIC", "wal/v1/x.wo", 0, b"")
+    files = dead_letter_files(ref, job(1), [bad, empty])
+    for file, body in files:
+        await lake.store.put(file.path, body)
+    await tables.append(letters, job(1), [file for file, _ in files])
+    for read in (by_pyiceberg, by_deltalake):
+        rows = read(lake, letters).sort_by("partition").to_pylist()
+        assert [(each["offset"], each["offset_end"], each["batch"]) for each in rows] == [
+            (1, 2, b""),
+            (5, 8, b"\x00\xff"),
+        ]
+        assert rows[1]["timestamp"].isoformat() == "2025-10-09T08:53:20.123000+00:00"
+
+
 async def _settled(lake: Lake) -> TableRef:
     """Two files of partition 0; one of partition 1 whose range is wider than its rows."""
     tables, ref = lake.open(), new_ref()
@@ -83,6 +102,4 @@ async def _settled(lake: Lake) -> TableRef:
 
 def _expected(offsets: dict[int, range | list[int]]) -> str:
     rows = [row(partition, offset) for partition, numbers in offsets.items() for offset in numbers]
-    schema = parquet_schema()
-    columns = [pa.array([each[field.name] for each in rows], field.type) for field in schema]
-    return digest(pa.table(columns, schema=schema))
+    return digest(rows_table(rows))
