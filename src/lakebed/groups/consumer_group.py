@@ -19,10 +19,13 @@ from lakebed.groups.records import (
     ConsumerHead,
     ConsumerRecord,
     MemberState,
+    Place,
     encode,
     encode_assignment,
     pack,
+    pack_since,
     unpack,
+    unpack_since,
 )
 from lakebed.groups.topics import Topic, Topics
 from lakebed.protocol import ErrorCode
@@ -48,25 +51,34 @@ class ConsumerMember:
     instance_id: str | None = None
     owned: Assignment = field(default_factory=dict)
     revoking: Assignment = field(default_factory=dict)
+    since: Mapping[Place, int] = field(default_factory=dict)
 
     @classmethod
     def load(cls, member_id: str, record: ConsumerRecord) -> ConsumerMember:
         fields = {name: getattr(record, name) for name in record.__struct_fields__}
-        fields |= {"owned": unpack(record.owned), "revoking": unpack(record.revoking)}
+        fields |= {
+            "owned": unpack(record.owned),
+            "revoking": unpack(record.revoking),
+            "since": unpack_since(record.since),
+        }
         return cls(member_id, **fields)
 
     def record(self) -> ConsumerRecord:
         fields = {name: getattr(self, name) for name in ConsumerRecord.__struct_fields__}
-        return ConsumerRecord(**fields | {"owned": pack(self.owned), "revoking": pack(self.revoking)})
+        packed = {"owned": pack(self.owned), "revoking": pack(self.revoking), "since": pack_since(self.since)}
+        return ConsumerRecord(**fields | packed)
 
     def is_settled_at(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
-    def partitions(self) -> Iterable[tuple[bytes, int]]:
+    def partitions(self) -> Iterable[Place]:
         """All it owns or still holds."""
-        for assignment in (self.owned, self.revoking):
-            for topic_id, partitions in assignment.items():
-                yield from ((topic_id, partition) for partition in partitions)
+        yield from places(self.owned)
+        yield from places(self.revoking)
+
+
+def places(assignment: Assignment) -> Iterable[Place]:
+    return ((topic_id, partition) for topic_id, partitions in assignment.items() for partition in partitions)
 
 
 class ConsumerGroup:
@@ -83,7 +95,7 @@ class ConsumerGroup:
         self.members: dict[str, ConsumerMember] = {}
         self.targets: dict[str, Assignment] = {}
         self.statics: dict[str, str] = {}
-        self.owners: dict[tuple[bytes, int], str] = {}
+        self.owners: dict[Place, str] = {}
         self.subscriptions: Counter[tuple[tuple[str, ...], str]] = Counter()
 
     @classmethod

@@ -201,8 +201,10 @@ def _refusal(
 
 
 def _is_fenced(member: ConsumerMember, request: messages.ConsumerGroupHeartbeatRequest) -> bool:
-    """The previous epoch is good once more, with nothing but what the member still has: its last answer may be lost."""
-    if request.member_epoch == member.epoch:
+    """Zero asks to join again. The previous epoch is good once more, with nothing but what the member still has: its last
+    answer may be lost.
+    """
+    if request.member_epoch in (0, member.epoch):
         return False
     if request.member_epoch != member.previous_epoch or request.member_epoch > member.epoch:
         return True

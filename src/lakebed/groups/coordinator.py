@@ -20,8 +20,8 @@ from lakebed.groups.effects import Answer, Effect, Fence, Step, Timer, Turn
 from lakebed.groups.keys import group_ids, has_offsets, offset_entries, slot_of
 from lakebed.groups.ledger import Ledger
 from lakebed.groups.loading import load_group
-from lakebed.groups.offsets import FetchedOffsets, Group, OffsetCommit, OffsetFetch, Place
-from lakebed.groups.records import Phase
+from lakebed.groups.offsets import FetchedOffsets, Group, OffsetCommit, OffsetFetch
+from lakebed.groups.records import Phase, Place
 from lakebed.groups.settings import GroupSettings
 from lakebed.groups.topics import Topics
 from lakebed.kernel import View

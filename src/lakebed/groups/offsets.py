@@ -16,16 +16,13 @@ from lakebed.groups.classic_members import check_offset_commit
 from lakebed.groups.consumer_group import ConsumerGroup
 from lakebed.groups.effects import TimerKind, Turn
 from lakebed.groups.keys import offset_entries, offset_key
-from lakebed.groups.records import OffsetRecord, Phase, decode_offset, encode
+from lakebed.groups.records import OffsetRecord, Phase, Place, decode_offset, encode
 from lakebed.groups.settings import GroupSettings
 from lakebed.groups.topics import Topics
 from lakebed.kernel import View
 from lakebed.protocol import ErrorCode
 
 Group: TypeAlias = ClassicGroup | ConsumerGroup
-Place: TypeAlias = tuple[bytes, int]
-"""A topic id and a partition."""
-
 EPOCH_AWARE_COMMIT_VERSION = 9
 """From this version of OffsetCommit on a client knows what GROUP_ID_NOT_FOUND means."""
 
@@ -89,9 +86,9 @@ def commit(group: Group | None, turn: Turn, settings: GroupSettings, request: Of
     expires_ms = -1 if request.retention_ms < 0 else turn.now_ms + request.retention_ms
     codes: dict[Place, ErrorCode] = {}
     for each in request.offsets:
-        too_long = len((each.metadata or "").encode()) > settings.offset_metadata_bytes_max
-        codes[each.topic_id, each.partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE if too_long else ErrorCode.NONE
-        if not too_long:
+        code = _partition_refusal(group, settings, request, each)
+        codes[each.topic_id, each.partition] = code
+        if not code:
             record = OffsetRecord(each.offset, turn.now_ms, each.leader_epoch, each.metadata or "", expires_ms)
             turn.change(offset_key(request.group_id, each.topic_id, each.partition), encode(record))
     turn.answer(caller.ticket, OffsetAnswer(ErrorCode.NONE, codes))
@@ -168,9 +165,27 @@ def _commit_refusal(group: Group | None, request: OffsetCommit, version: int) ->
         return check_offset_commit(group, member_id, request.instance_id, epoch)
     if epoch < 0 and not group.members:
         return ErrorCode.NONE
-    if member_id in group.members and version < EPOCH_AWARE_COMMIT_VERSION:
+    member = group.members.get(member_id)
+    if member is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if version < EPOCH_AWARE_COMMIT_VERSION:
         return ErrorCode.UNSUPPORTED_VERSION
-    return group.check_epoch(member_id, epoch)
+    return ErrorCode.STALE_MEMBER_EPOCH if epoch > member.epoch else ErrorCode.NONE
+
+
+def _partition_refusal(
+    group: Group | None, settings: GroupSettings, request: OffsetCommit, offset: OffsetToCommit
+) -> ErrorCode:
+    """An epoch that is over is good for what the member has held since, so that a rebalance does not spoil commits."""
+    epoch, member = request.generation_or_epoch, None
+    if isinstance(group, ConsumerGroup):
+        member = group.members.get(request.member_id)
+    if member is not None and epoch != member.epoch:
+        since = member.since.get((offset.topic_id, offset.partition))
+        if since is None or epoch < since:
+            return ErrorCode.STALE_MEMBER_EPOCH
+    too_long = len((offset.metadata or "").encode()) > settings.offset_metadata_bytes_max
+    return ErrorCode.OFFSET_METADATA_TOO_LARGE if too_long else ErrorCode.NONE
 
 
 def _renew_session(group: Group | None, turn: Turn, member_id: str) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from lakebed.groups.consumer_group import ConsumerMember
+from lakebed.groups.consumer_group import ConsumerMember, places
 from lakebed.groups.records import NOTHING, Assignment, MemberState
 
 
@@ -62,7 +62,10 @@ def _at(
 ) -> ConsumerMember:
     """A member whose answer was lost comes again with its previous epoch, so that one is kept while the epoch stays."""
     previous = member.epoch if epoch != member.epoch else member.previous_epoch
-    return replace(member, epoch=epoch, previous_epoch=previous, state=state, owned=owned, revoking=revoking)
+    since = {place: member.since.get(place, epoch) for each in (owned, revoking) for place in places(each)}
+    return replace(
+        member, epoch=epoch, previous_epoch=previous, state=state, owned=owned, revoking=revoking, since=since
+    )
 
 
 def _holds_any(reported: Assignment | None, partitions: Assignment) -> bool:

@@ -17,6 +17,9 @@ Assignment: TypeAlias = Mapping[bytes, frozenset[int]]
 
 NOTHING: Assignment = {}
 
+Place: TypeAlias = tuple[bytes, int]
+"""A topic id and a partition."""
+
 
 class Phase(StrEnum):
     """The states of a classic group, as Kafka spells them. `PREPARING` is never committed."""
@@ -72,7 +75,9 @@ class ClassicRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ConsumerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A member of a consumer group. Partitions as ranges: `{"<topic id>": "0-7,9"}`."""
+    """A member of a consumer group. Partitions as ranges: `{"<topic id>": "0-7,9"}`. `since`: the same by the epoch in
+    which it got them.
+    """
 
     client_id: str
     client_host: str
@@ -87,6 +92,7 @@ class ConsumerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     instance_id: str | None = None
     owned: dict[str, str] = {}
     revoking: dict[str, str] = {}
+    since: dict[int, dict[str, str]] = {}
 
 
 class OffsetRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -130,6 +136,26 @@ def pack(assignment: Assignment) -> dict[str, str]:
 
 def unpack(packed: Mapping[str, str]) -> Assignment:
     return {bytes.fromhex(topic): frozenset(_numbers(text)) for topic, text in packed.items()}
+
+
+def pack_since(since: Mapping[Place, int]) -> dict[int, dict[str, str]]:
+    """Places by the epochs they are mapped to."""
+    by_epoch: dict[int, dict[bytes, set[int]]] = {}
+    for (topic_id, partition), epoch in since.items():
+        by_epoch.setdefault(epoch, {}).setdefault(topic_id, set()).add(partition)
+    return {
+        epoch: pack({topic_id: frozenset(each) for topic_id, each in by_epoch[epoch].items()})
+        for epoch in sorted(by_epoch)
+    }
+
+
+def unpack_since(packed: Mapping[int, Mapping[str, str]]) -> dict[Place, int]:
+    return {
+        (topic_id, partition): epoch
+        for epoch, assignment in packed.items()
+        for topic_id, partitions in unpack(assignment).items()
+        for partition in partitions
+    }
 
 
 def _ranges(numbers: Iterable[int]) -> str:

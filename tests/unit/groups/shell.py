@@ -231,7 +231,10 @@ class Shell:
     def leave(self, *members: tuple[str, str | None], group: str = "g", version: int = 5) -> Any:
         caller = self.caller(version)
         identities = [leave_group.MemberIdentity(member_id=each, group_instance_id=name) for each, name in members]
-        request = leave_group.LeaveGroupRequest(group_id=group, members=identities, member_id=members[0][0])
+        if version < 3:
+            request = leave_group.LeaveGroupRequest(group_id=group, member_id=members[0][0])
+        else:
+            request = leave_group.LeaveGroupRequest(group_id=group, members=identities)
         self.perform(self.coordinator.leave(request, caller))
         return self.answers.get(caller.ticket)
 

@@ -116,6 +116,30 @@ def test_lost_answer_lets_a_member_come_again_with_its_previous_epoch() -> None:
     assert shell.beat("m1", 1, owned=[(ORDERS, [0, 1, 2])]).error_code == ErrorCode.FENCED_MEMBER_EPOCH
 
 
+def test_member_that_joins_again_under_its_id_keeps_its_epoch_and_is_told_everything() -> None:
+    shell = Shell()
+    two_members(shell)
+    again = shell.beat("m1", 0, names=["orders"])
+    assert (again.member_epoch, owned_by(again)) == (2, {ORDERS: [0, 1]})
+
+
+def test_commit_with_an_older_epoch_is_good_for_what_was_held_then_and_not_for_what_came_later_or_went() -> None:
+    shell = Shell()
+    two_members(shell)
+    shell.beat("m2", -1)
+    shell.beat("m1", 2)
+    assert shell.commit(1, "m1", 5, partition=0) == ErrorCode.NONE
+    assert shell.commit(1, "m1", 5, partition=3) == ErrorCode.STALE_MEMBER_EPOCH
+    assert shell.commit(3, "m1", 5, partition=3) == ErrorCode.NONE
+    shell.take_over()
+    assert shell.commit(1, "m1", 6, partition=0) == ErrorCode.NONE
+    shell.beat("m3", 0, names=["orders"])
+    shell.beat("m1", 3)
+    going = max(member(shell, "m1").revoking[ORDERS])
+    assert shell.commit(2, "m1", 7, partition=going) == ErrorCode.STALE_MEMBER_EPOCH
+    assert shell.commit(3, "m1", 7, partition=going) == ErrorCode.NONE, "it still holds what it is giving up"
+
+
 def test_new_partitions_give_a_new_epoch_at_the_next_heartbeat() -> None:
     shell = Shell()
     shell.beat("m1", 0, names=["orders"])
