@@ -30,6 +30,7 @@ from lakebed.broker import (
     Listener,
     Membership,
     MemoryBudget,
+    Outgoing,
     Policy,
     TopicLookup,
     Workers,
@@ -68,6 +69,8 @@ from lakebed.streams import Domain, Memory, ProducerIds, Sweeper, TopicAdmin, cl
 _BUCKET_LINGER_S = 0.05
 _POOL_BYTES = 64_000_000
 _LAST_WORDS_S = 10.0
+_GC_THRESHOLDS = 20_000, 20, 100
+"""Requests leave no cycles behind, so looking for them often is wasted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ def run_broker(settings: Settings, announce: Announce, *, worker: bool = False) 
         try:
             ready = await app.start()
             gc.freeze()
+            gc.set_threshold(*_GC_THRESHOLDS)
             announce(ready)
             await stop.wait()
         finally:
@@ -146,6 +150,7 @@ class App:
         self.logs = logs or Logs.silent()
         self.metrics = Metrics()
         self.health = Health()
+        self.outgoing = Outgoing(settings.kafka.memory_bytes)
         self.dispatcher: Dispatcher
         self.membership: Membership
         self._stack = AsyncExitStack()
@@ -170,6 +175,7 @@ class App:
             admin=admin,
             domains=domains,
             pressure=memory.budget,
+            outgoing=self.outgoing,
             producer_ids=ProducerIds(cluster, self.clock),
             membership=membership,
             affinity=Affinity(),
@@ -255,7 +261,7 @@ class App:
     def _listener(self, context: Context) -> Listener:
         kafka = self.settings.kafka
         budget = MemoryBudget(max(kafka.memory_bytes, kafka.request_max_bytes))
-        intake = Intake(budget, BufferPool(_POOL_BYTES), kafka.request_max_bytes)
+        intake = Intake(budget, BufferPool(_POOL_BYTES), kafka.request_max_bytes, context.outgoing)
         limits = Limits(
             kafka.in_flight_max,
             kafka.in_flight_bytes,

@@ -1,6 +1,6 @@
 """The Kafka broker: listener, connections, one handler per API; and the small client of the command line."""
 
-from lakebed.broker.budget import MemoryBudget
+from lakebed.broker.budget import MemoryBudget, Outgoing
 from lakebed.broker.buffers import BufferPool
 from lakebed.broker.chores import Chore, Chores
 from lakebed.broker.client import (
@@ -53,6 +53,7 @@ __all__ = [
     "Member",
     "Membership",
     "MemoryBudget",
+    "Outgoing",
     "Policy",
     "Reader",
     "Refused",

@@ -1,4 +1,4 @@
-"""How many bytes of requests a broker holds at once, over all connections.
+"""How many bytes a broker holds at once, over all connections: requests that came, and answers that are not read.
 
 Invariant: a frame is received only after its size was granted, and grants never exceed the limit, but for a single frame
 larger than all of it. Whoever is refused waits in line and is called when bytes come back.
@@ -56,3 +56,17 @@ class MemoryBudget:
                 break
         line.update(self._waiting)
         self._waiting = line
+
+
+class Outgoing:
+    """Answers that clients have not read yet. The more of them there are, the smaller the next ones are made."""
+
+    def __init__(self, limit_bytes: int, least_bytes: int = 64 * 1024) -> None:
+        self._limit_bytes = limit_bytes
+        self._least_bytes = least_bytes
+        self.held_bytes = 0
+
+    @property
+    def room_bytes(self) -> int:
+        """How large the next answer may be; never so small that a client gets nowhere."""
+        return max(self._least_bytes, self._limit_bytes - self.held_bytes)

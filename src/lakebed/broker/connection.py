@@ -100,7 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         self._work: asyncio.Task[Any] | None = None
         self._outgoing: list[Buffer] = []
         self._flush_due = False
-        self._held_bytes = 0
+        self._held_bytes = self._unread_bytes = 0
         self._reading = True
         self._client_reads = True
         self._draining = self._eof = self._gone = False
@@ -133,6 +133,7 @@ class Connection(asyncio.BufferedProtocol):
         self._gone = True
         self._intake.budget.forget(self)
         self._inbox.drop()
+        self._hold(0)
         if self._work is not None:
             self._work.cancel()
         while self._queue:
@@ -142,9 +143,11 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self._client_reads = False
         self._stuck_since_s = self._clock.monotonic_s()
+        self._hold(self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         self._client_reads = True
+        self._hold(0)
         self._start()
         self._receive()
 
@@ -345,6 +348,10 @@ class Connection(asyncio.BufferedProtocol):
         self._logger.info("connection refused", peer=self.peer, error=str(error))
         self._draining = True
         self.close("bad request")
+
+    def _hold(self, unread_bytes: int) -> None:
+        self._intake.outgoing.held_bytes += unread_bytes - self._unread_bytes
+        self._unread_bytes = unread_bytes
 
     def _close_when_done(self) -> None:
         if not self._started and not self._queue and not self._gone:

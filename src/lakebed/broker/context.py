@@ -8,6 +8,7 @@ from typing import Protocol
 
 import msgspec
 
+from lakebed.broker.budget import Outgoing
 from lakebed.broker.lookup import TopicLookup
 from lakebed.broker.routing import Affinity, Member, members_for
 from lakebed.clock import Clock
@@ -60,6 +61,7 @@ class Context:
     admin: TopicAdmin
     domains: Sequence[Domain]
     pressure: Pressure
+    outgoing: Outgoing
     producer_ids: ProducerIds
     membership: Members
     affinity: Affinity

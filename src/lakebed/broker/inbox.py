@@ -9,7 +9,7 @@ frame is kept before the memory budget has granted all of it.
 
 from __future__ import annotations
 
-from lakebed.broker.budget import MemoryBudget
+from lakebed.broker.budget import MemoryBudget, Outgoing
 from lakebed.broker.buffers import SMALLEST_BYTES, BufferPool, FrameBuffer
 from lakebed.protocol import SIZE_BYTES, read_frame_size
 
@@ -36,12 +36,15 @@ class Frame:
 
 
 class Intake:
-    """What the connections of a broker share for receiving."""
+    """What the connections of a broker share: memory for what they receive, and the count of what they have not sent."""
 
-    __slots__ = ("budget", "frame_limit_bytes", "pool", "scratch")
+    __slots__ = ("budget", "frame_limit_bytes", "outgoing", "pool", "scratch")
 
-    def __init__(self, budget: MemoryBudget, pool: BufferPool, frame_limit_bytes: int) -> None:
+    def __init__(
+        self, budget: MemoryBudget, pool: BufferPool, frame_limit_bytes: int, outgoing: Outgoing | None = None
+    ) -> None:
         self.budget = budget
+        self.outgoing = outgoing or Outgoing(budget.limit_bytes)
         self.pool = pool
         self.frame_limit_bytes = frame_limit_bytes
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))

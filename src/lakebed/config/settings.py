@@ -165,7 +165,11 @@ class KafkaSettings(Struct, frozen=True, kw_only=True):
         ByteCount, Meta(ge=1000, le=2_000_000_000, description="A client that sends a larger request is disconnected")
     ] = ByteCount(100 * 1024 * 1024)
     memory_bytes: Annotated[
-        ByteCount, Meta(ge=1_000_000, description="Requests in memory; when it is full, clients are read from later")
+        ByteCount,
+        Meta(
+            ge=1_000_000,
+            description="Requests, and apart from them unread answers, held in memory; beyond it clients wait",
+        ),
     ] = ByteCount(256_000_000)
     in_flight_max: Annotated[
         int, Meta(ge=1, le=10_000, description="Requests of one connection that are at work or wait")

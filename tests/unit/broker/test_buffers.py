@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from lakebed.broker import BufferPool, Intake, MemoryBudget
+from lakebed.broker import BufferPool, Intake, MemoryBudget, Outgoing
 from lakebed.broker.buffers import LARGEST_BYTES, SMALLEST_BYTES
 from lakebed.broker.inbox import Inbox
 from lakebed.errors import Invalid
@@ -58,6 +58,13 @@ def test_frame_larger_than_the_whole_budget_is_granted_alone() -> None:
     assert not budget.grant(1)
     budget.give_back(1000)
     assert budget.grant(1)
+
+
+def test_answers_get_smaller_while_many_are_unread_and_never_nothing() -> None:
+    outgoing = Outgoing(1_000_000, least_bytes=1000)
+    assert outgoing.room_bytes == 1_000_000
+    outgoing.held_bytes = 999_900
+    assert outgoing.room_bytes == 1000
 
 
 def _fed(inbox: Inbox, data: bytes, chance: random.Random) -> list[bytes]:

@@ -137,6 +137,7 @@ async def test_client_that_does_not_read_is_disconnected(start_broker: StartBrok
         while broker.app.metrics.value("lakebed_connections_closed_total", reason="client does not read") != 1:
             await asyncio.sleep(0.05)
     assert _held_bytes(broker) == 0
+    assert broker.app.outgoing.held_bytes == 0
 
 
 async def test_half_closed_client_still_gets_its_answers(broker: Running) -> None:

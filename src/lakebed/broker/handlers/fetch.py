@@ -51,7 +51,7 @@ class _Fetch:
 
     def __init__(self, request: wire.FetchRequest, call: Call, context: Context) -> None:
         self._request, self._call, self._context = request, call, context
-        self._room_bytes = min(max(0, request.max_bytes), context.policy.fetch_max_bytes)
+        self._room_bytes = min(max(0, request.max_bytes), context.policy.fetch_max_bytes, context.outgoing.room_bytes)
         self._min_bytes = min(max(0, request.min_bytes), self._room_bytes)
         self._targets = [[_Target(each) for each in topic.partitions] for topic in request.topics]
         self._found_bytes = 0
