@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from lakebed.clock import SystemClock
 from lakebed.objects import ObjectStore, StoreOptions, open_store
+from lakebed.observe import Metrics
 from lakebed.tables import (
     Job,
     SettledFile,
@@ -37,6 +38,7 @@ class Lake:
     settings: TableSettings
     options: StoreOptions = field(default_factory=StoreOptions)
     opened: list[TableSet] = field(default_factory=list)
+    metrics: Metrics = field(default_factory=Metrics)
     store: ObjectStore = field(init=False)
 
     def __post_init__(self) -> None:
@@ -51,6 +53,7 @@ class Lake:
                 clock=SystemClock(),
                 settings=settings or self.settings,
                 options=self.options,
+                metrics=self.metrics,
             )
         )
         return self.opened[-1]

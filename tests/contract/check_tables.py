@@ -81,6 +81,9 @@ async def check_racing_drivers_commit_a_job_once(lake: Lake) -> None:
             assert sorted(each[name].repeated for each in done) == [False] + [True] * (DRIVERS - 1)
             assert len({each[name].version for each in done}) == 1
     assert await _counts(drivers[0], ref) == [3, 3]
+    for name in ("iceberg", "delta"):
+        assert lake.metrics.value("lakebed_table_commits_total", format=name, outcome="committed") == 3
+        assert lake.metrics.value("lakebed_table_commits_total", format=name, outcome="repeated") == 3 * (DRIVERS - 1)
 
 
 async def check_racing_replacements_leave_one(lake: Lake) -> None:
@@ -234,7 +237,9 @@ async def check_dead_letters_have_a_table_of_their_own(lake: Lake) -> None:
 
 async def check_topics_that_look_alike_have_different_tables(lake: Lake) -> None:
     tables = lake.open()
-    refs = [new_ref(topic) for topic in ("Orders.v1", "orders_v1", "orders-v1", "_hidden", "9", "x_deadbeef")]
+    refs = [
+        new_ref(topic) for topic in ("Orders.v1", "orders_v1", "orders-v1", "_hidden", ".x", "x_deadbeef", "l" * 249)
+    ]
     for ref in refs:
         await tables.ensure(ref)
         await tables.append(ref, job(1), [await lake.settle(ref, 0, 0, 5)])

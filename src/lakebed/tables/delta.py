@@ -19,10 +19,12 @@ from deltalake.transaction import AddAction, RemoveAction
 from lakebed.clock import Clock
 from lakebed.errors import Invalid, NotFound
 from lakebed.objects import ObjectStore, StoreOptions
+from lakebed.observe import Metrics
 from lakebed.tables.delta_files import to_add, to_remove
 from lakebed.tables.differences import difference, needs_present
 from lakebed.tables.file_io import sync_file
 from lakebed.tables.marks import JOB, ROOT_ID, SEQUENCE, TOPIC_ID, VERSION, identity
+from lakebed.tables.measures import TableMetrics
 from lakebed.tables.paths import delta_folder, delta_log_folder, from_delta, local_folder, quoted_for_delta, table_name
 from lakebed.tables.port import Change, ForeignCommit, Job, TableCommit, TableRef, TableState, is_done
 from lakebed.tables.racing import until_decided
@@ -49,7 +51,9 @@ class DeltaTables:
         options: StoreOptions,
         store: ObjectStore,
         clock: Clock,
+        metrics: Metrics,
     ) -> None:
+        self._measures = TableMetrics(metrics, self.name)
         self._root, self._root_id = root, root_id
         self._settings, self._store, self._clock = settings, store, clock
         self._options = delta_options(root, settings, options)
@@ -61,7 +65,8 @@ class DeltaTables:
         def attempt() -> TableCommit | None:
             return self._try_commit(ref, job, change)
 
-        return await until_decided(attempt, self._clock, self._settings.attempts, f"{self.name} table of {ref.topic}")
+        what = f"{self.name} table of {ref.topic}"
+        return await until_decided(attempt, self._clock, self._settings.attempts, self._measures, what)
 
     async def state(self, ref: TableRef) -> TableState:
         def read(table: DeltaTable) -> TableState:

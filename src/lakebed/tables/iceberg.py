@@ -23,12 +23,14 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots
 from lakebed.clock import Clock
 from lakebed.errors import Conflict, Invalid, NotFound
 from lakebed.objects import ObjectStore, StoreOptions
+from lakebed.observe import Metrics
 from lakebed.tables import iceberg_head as head
 from lakebed.tables.catalog import LazyCatalog
 from lakebed.tables.differences import difference, needs_present
 from lakebed.tables.iceberg_files import below_root, data_files, to_data_file
 from lakebed.tables.iceberg_sweep import sweep_metadata
 from lakebed.tables.marks import TOPIC
+from lakebed.tables.measures import TableMetrics
 from lakebed.tables.paths import detached_name, iceberg_address, iceberg_folder, table_name
 from lakebed.tables.port import Change, Job, TableCommit, TableRef, TableState, is_done
 from lakebed.tables.racing import until_decided
@@ -54,7 +56,9 @@ class IcebergTables:
         options: StoreOptions,
         store: ObjectStore,
         clock: Clock,
+        metrics: Metrics,
     ) -> None:
+        self._measures = TableMetrics(metrics, self.name)
         self._root, self._root_id = iceberg_address(root, options.account), root_id
         self._settings, self._options = settings, options
         self._store, self._clock = store, clock
@@ -69,7 +73,8 @@ class IcebergTables:
         def attempt() -> TableCommit | None:
             return self._try_commit(ref, job, change)
 
-        return await until_decided(attempt, self._clock, self._settings.attempts, f"{self.name} table of {ref.topic}")
+        what = f"{self.name} table of {ref.topic}"
+        return await until_decided(attempt, self._clock, self._settings.attempts, self._measures, what)
 
     async def state(self, ref: TableRef) -> TableState:
         return await self._of(ref, _state)

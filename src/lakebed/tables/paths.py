@@ -86,9 +86,11 @@ def root_address(root_url: str) -> str:
         return root_url.rstrip("/")
     if parts.scheme == "file":
         return f"file://{unquote(parts.path).rstrip('/')}"
-    if "://" not in root_url:
+    if "://" not in root_url and not set("#?") & set(root_url):  # which table libraries take for parts of a URL
         return f"file://{Path(root_url).absolute()}"
-    raise Invalid(f"tables cannot be kept at {parts.scheme}://", "Use a folder, s3://, gs:// or az://")
+    raise Invalid(
+        f"tables cannot be kept at {parts.scheme}:{parts.path}", "Use a folder without # and ?, s3://, gs:// or az://"
+    )
 
 
 def iceberg_address(root: str, account: str | None) -> str:
@@ -115,5 +117,6 @@ def quoted_for_delta(address: str) -> str:
 def _folder(ref: TableRef) -> str:
     if not _TOPIC.fullmatch(ref.topic):
         raise Invalid(f"topic {ref.topic!r} cannot be part of a path", "Use the letters that Kafka allows")
+    hidden = "" if ref.topic[0].isalnum() else "topic"  # engines and stores pass over names that begin with . or _
     ending = "" if ref.kind is Kind.ROWS else "-dead-letters"
-    return f"{ref.topic}-{ref.topic_id}{ending}"
+    return f"{hidden}{ref.topic[:_NAME_CHARS_MAX]}-{ref.topic_id}{ending}"

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from lakebed.clock import Clock
 from lakebed.objects import ObjectStore, StoreOptions
+from lakebed.observe import Metrics
 from lakebed.tables.delta import DeltaTables
 from lakebed.tables.iceberg import IcebergTables
 from lakebed.tables.paths import root_address
@@ -35,16 +36,33 @@ class TableSet:
         clock: Clock,
         settings: TableSettings | None = None,
         options: StoreOptions | None = None,
+        metrics: Metrics | None = None,
     ) -> TableSet:
         """`store` is the root's own store; `options` say how the bucket is reached, as for `open_store`."""
         root = root_address(root_url)
         settings = TableSettings() if settings is None else settings
         options = StoreOptions() if options is None else options
-        iceberg = IcebergTables(
-            root=root, root_id=root_id, settings=settings, options=options, store=store, clock=clock
+        metrics = Metrics() if metrics is None else metrics
+        return cls(
+            IcebergTables(
+                root=root,
+                root_id=root_id,
+                settings=settings,
+                options=options,
+                store=store,
+                clock=clock,
+                metrics=metrics,
+            ),
+            DeltaTables(
+                root=root,
+                root_id=root_id,
+                settings=settings,
+                options=options,
+                store=store,
+                clock=clock,
+                metrics=metrics,
+            ),
         )
-        delta = DeltaTables(root=root, root_id=root_id, settings=settings, options=options, store=store, clock=clock)
-        return cls(iceberg, delta)
 
     async def ensure(self, ref: TableRef) -> None:
         """Both tables exist and are ours."""

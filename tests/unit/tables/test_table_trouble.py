@@ -145,6 +145,23 @@ async def test_metadata_is_synced_before_it_is_named(lake: Lake, monkeypatch: py
     assert {*(name.removeprefix("file://") for name in named), f"{log}/{1:020d}.json", log} <= synced
 
 
+@pytest.mark.parametrize("good_syncs", range(10))
+async def test_step_that_fails_at_any_sync_is_repeated_to_one_commit(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, good_syncs: int
+) -> None:
+    tables, ref, old = await _started(lake)
+    await tables.append(ref, job(1), [old])
+    new = await lake.settle(ref, 0, 0, 5, attempt="new")
+    _sync_only(monkeypatch, good_syncs)
+    with pytest.raises(Ambiguous):
+        await tables.replace(ref, job(2), [old.path], [new])
+    monkeypatch.undo()
+    again = lake.open()
+    await again.replace(ref, job(2), [old.path], [new])
+    assert [await each.files(ref) for each in again.formats] == [{new.path}, {new.path}]
+    assert by_pyiceberg(lake, ref).num_rows == by_deltalake(lake, ref).num_rows == 5
+
+
 async def test_delta_log_that_is_no_log_is_corrupt(lake: Lake) -> None:
     tables, ref, _ = await _started(lake)
     (Path(lake.root) / delta_folder(ref) / "_delta_log" / f"{1:020d}.json").write_bytes(b"{nonsense")
@@ -216,6 +233,20 @@ def _answer_with(monkeypatch: pytest.MonkeyPatch, answer: Exception, *, lands: b
             raise left.pop()
 
     monkeypatch.setattr(Table, "_do_commit", commit)
+
+
+def _sync_only(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """The disk fails after so many syncs."""
+    left = [None] * times
+    sync = os.fsync
+
+    def failing(handle: int) -> None:
+        if not left:
+            raise OSError(5, "the disk has failed")
+        left.pop()
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", failing)
 
 
 def _drive(root: str, topic_id: str, files: bytes) -> None:
