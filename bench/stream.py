@@ -37,7 +37,7 @@ class Scale:
     index_entries: int
 
 
-FULL = Scale(turns=4, produce_s=4, fetch_s=3, latency_s=6, index_entries=1_000_000)
+FULL = Scale(turns=4, produce_s=4, fetch_s=2, latency_s=5, index_entries=1_000_000)
 QUICK = Scale(turns=1, produce_s=2, fetch_s=1, latency_s=3, index_entries=100_000)
 
 
@@ -129,7 +129,7 @@ def _one_turn(scale: Scale, peer: Peer, turn: int) -> tuple[Cost, Cost, Cost]:
 
 def _partitions(scale: Scale, ours: Peer) -> Figure:
     ratios, speeds = [], []
-    for turn in range(scale.turns):
+    for turn in range(min(scale.turns, 3)):
         with _topic(ours, f"few-{turn}") as topic:
             few = _produce(ours, topic, 1000, scale.produce_s)
         with _topic(ours, f"many-{turn}", MANY_PARTITIONS) as topic:

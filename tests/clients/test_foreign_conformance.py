@@ -22,6 +22,12 @@ from tests.services.kafka_tools import run_tool
 pytestmark = pytest.mark.services
 READ_IN_GROUP = ("kafkajs",)
 ALONE = tuple(name for name in NAMES if name not in READ_IN_GROUP)
+# On Apache Kafka it is the harness that is tried: there everyone reads what it wrote itself.
+READINGS = [
+    (broker, writer, reader)
+    for broker, writer, reader in product(BROKERS, NAMES, ALONE)
+    if broker != "kafka" or writer in (reader, *READ_IN_GROUP)
+]
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Writing:
     return write
 
 
-@pytest.mark.parametrize(("broker", "writer", "reader"), list(product(BROKERS, NAMES, ALONE)), indirect=["broker"])
+@pytest.mark.parametrize(("broker", "writer", "reader"), READINGS, indirect=["broker"])
 def test_what_one_client_wrote_another_reads_as_it_was(
     broker: Broker, writer: str, reader: str, written: Writing
 ) -> None:
