@@ -65,9 +65,10 @@ def kafka(folder: Path, configs: Mapping[str, str] | None = None, *, synced: boo
 
 
 @contextlib.contextmanager
-def lakebed(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[Peer]:
-    """Lakebed on a folder, with its defaults."""
-    with lakebed_server(folder / "lakebed", environment=environment) as server:
+def lakebed(folder: Path, environment: Mapping[str, str] | None = None, *, workers: int = 1) -> Iterator[Peer]:
+    """Lakebed on a folder, with its defaults, in so many processes."""
+    command = ("broker", "--workers", str(workers))
+    with lakebed_server(folder / "lakebed", command=command, environment=environment) as server:
         yield Peer("lakebed", server.bootstrap, server.pid)
 
 
