@@ -162,19 +162,27 @@ async def _add(log: CommitLog, txn_id: str, first_object: int, entries: int) -> 
 
 
 def _entry(stream: int, number: int) -> Add:
-    moment = 1_763_187_631_000 + number * 7
+    """Entry `number` of a stream; sizes, counts and times vary as they do in life."""
+    offset_start, offset_end = (number * 10 + _wobble(number, 8), (number + 1) * 10 + _wobble(number + 1, 8))
+    moment = 1_763_187_631_000 + number * 7 + _wobble(number, 5)
+    size = 900 + _wobble(number + stream, 400)
     return Add(
         stream=stream,
-        offset_start=number * 10,
-        offset_end=number * 10 + 10,
+        offset_start=offset_start,
+        offset_end=offset_end,
         segment=f"wal/v1/zone=a/domain=00/date=2026/11/15/{number:032x}.wo",
-        position=49 + 48 * STREAMS_PER_OBJECT + stream * 1064,
-        size=1064,
-        cumulative_size=number * 1064,
+        position=49 + 48 * STREAMS_PER_OBJECT + stream * 1064 + _wobble(number, 300),
+        size=size,
+        cumulative_size=number * 1064 + _wobble(number, 100),
         timestamp_min=moment,
-        timestamp_max=moment + 3,
-        batches=BATCHES,
+        timestamp_max=moment + _wobble(number, 9),
+        batches=f"{BATCHES[:-4]}{_wobble(number, 9000):04d}",
     )
+
+
+def _wobble(number: int, below: int) -> int:
+    """Something irregular in [0, below) that is the same every time."""
+    return (number * 2_654_435_761 >> 7) % below
 
 
 async def _append(log: CommitLog, turn: int, count: int) -> float:
@@ -183,8 +191,8 @@ async def _append(log: CommitLog, turn: int, count: int) -> float:
     for number in range(count):
         stream = log.current.stream(0)
         assert stream is not None
-        place = stream.end // 10
-        await log.commit(lambda _, place=place: Decision([_entry(0, place)], None), txn_id=f"append:{turn}:{number}")
+        entry = _entry(0, stream.count)
+        await log.commit(lambda _, entry=entry: Decision([entry], None), txn_id=f"append:{turn}:{number}")
     return time.perf_counter() - began_s
 
 

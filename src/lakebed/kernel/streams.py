@@ -233,7 +233,7 @@ class _Loader:
 
     def __init__(self) -> None:
         self._names: list[str] = []
-        self._counts: list[int] = []
+        self._counts: Counter[int] = Counter()
         self._streams: dict[int, Stream] = {}
         self._blocks: list[Block] = []
         self._weight_bytes = 0
@@ -245,7 +245,6 @@ class _Loader:
             item = decoder.decode(line)
             if isinstance(item, _Names):
                 self._names += item.names
-                self._counts += [0] * len(item.names)
                 self._weight_bytes += sum(map(len, item.names)) + 3 * len(item.names)
             elif isinstance(item, _Head):
                 self._close(head)
@@ -254,12 +253,12 @@ class _Loader:
                 self._block(item)
         self._close(head)
         streams = SortedMap.build(list(self._streams), list(self._streams.values()))
-        return Streams(streams, SortedMap.build(self._names, self._counts), self._weight_bytes)
+        counts = [self._counts[place] for place in range(len(self._names))]
+        return Streams(streams, SortedMap.build(self._names, counts), self._weight_bytes)
 
     def _block(self, item: _Columns) -> None:
-        for place in item.segments:
-            self._counts[place] += 1
-        segments = [self._names[place] for place in item.segments]
+        self._counts.update(item.segments)
+        segments = list(map(self._names.__getitem__, item.segments))
         self._blocks.append(Block.from_columns(item.start, item.columns, segments, item.batches))
         self._weight_bytes += _ENTRY_BYTES * len(segments) + len(item.batches)
 
