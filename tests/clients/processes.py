@@ -20,7 +20,7 @@ class BrokerProcess:
 
     def __init__(
         self,
-        root: Path,
+        root: Path | str,
         folder: Path,
         port: int = 0,
         environment: Mapping[str, str] | None = None,
@@ -45,7 +45,7 @@ class BrokerProcess:
                 command, stdout=subprocess.PIPE, stderr=log, env={**os.environ, **self._environment}
             )
         line = self._ready_line()
-        assert line.startswith("ready kafka=127.0.0.1:"), line
+        assert line.startswith("ready kafka=127.0.0.1:"), (self._folder / "log").read_text()[-2000:]
         self.port = int(line.split()[1].rpartition(":")[2])
         self.http = line.split("http=")[1].strip()
 
@@ -79,7 +79,7 @@ class BrokerProcess:
 
 @contextlib.contextmanager
 def broker_process(
-    root: Path,
+    root: Path | str,
     folder: Path,
     port: int = 0,
     environment: Mapping[str, str] | None = None,
