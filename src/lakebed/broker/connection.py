@@ -105,7 +105,8 @@ class Connection(asyncio.BufferedProtocol):
         self._client_reads = True
         self._draining = self._eof = self._gone = False
         self._reason = "client left"
-        self._active_s = self._frame_since_s = self._stuck_since_s = clock.monotonic_s()
+        self._active_s = self._slow_since_s = self._stuck_since_s = clock.monotonic_s()
+        self._frames, self._slow_frame = 0, -1
 
     # What the event loop calls.
 
@@ -177,12 +178,16 @@ class Connection(asyncio.BufferedProtocol):
             self.close("client does not read")
         elif self._eof and now_s - self._stuck_since_s > limits.send_timeout_s:
             self.close("client left")
-        elif partial and self._reading:
-            allowed_s = limits.receive_timeout_s + partial / _SLOW_BYTES_PER_S
-            if now_s - self._frame_since_s > allowed_s:
-                self.close("frame came too slowly")
-        elif not busy and now_s - self._active_s > limits.idle_timeout_s:
+        elif partial and self._reading and self._dawdles(now_s, partial):
+            self.close("frame came too slowly")
+        elif not busy and not partial and now_s - self._active_s > limits.idle_timeout_s:
             self.close("idle")
+
+    def _dawdles(self, now_s: float, size_bytes: int) -> bool:
+        """Whether the frame that is partly here has been so for longer than its size explains."""
+        if self._slow_frame != self._frames:
+            self._slow_frame, self._slow_since_s = self._frames, now_s
+        return now_s - self._slow_since_s > self._limits.receive_timeout_s + size_bytes / _SLOW_BYTES_PER_S
 
     def _is_polling(self) -> bool:
         """Whether all it waits for is a fetch, which is not worth waiting for when one side leaves."""
@@ -201,16 +206,18 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 self._held_bytes += frame.size_bytes
                 self._queue.append(frame)
-                self._active_s = self._frame_since_s = self._clock.monotonic_s()
+                self._frames += 1
+                self._active_s = self._clock.monotonic_s()
                 if self._work is None:
                     self._start()
         except Invalid as error:
             self._refuse(error)
             return
         self._inbox.settle()
-        if self._inbox.starved_of:
+        starved = bool(self._inbox.starved_of)
+        if starved:
             self._intake.budget.wait(self, self._receive)
-        self._set_reading(self._has_room() and not self._inbox.starved_of)
+        self._set_reading(self._has_room() and not starved)
 
     def _has_room(self) -> bool:
         limits = self._limits
@@ -225,7 +232,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._reading = reading
         if reading:
-            self._frame_since_s = self._clock.monotonic_s()
+            self._slow_frame = -1
             self._transport.resume_reading()
         else:
             self._transport.pause_reading()

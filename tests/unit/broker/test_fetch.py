@@ -92,6 +92,16 @@ async def test_fetch_waits_for_as_many_bytes_as_it_asks_for(broker: Running) -> 
         assert len(_payload(answer.responses[0].partitions[0])) >= 400
 
 
+async def test_fetch_that_asks_for_nothing_does_not_wait(broker: Running) -> None:
+    async with wired(broker.kafka) as wire:
+        await make_topic(wire, "t")
+        patient = 60_000
+        assert not (await read(wire, fetch_from("t", 0, wait_ms=patient, min_bytes=0))).records
+        for topics in ([], [fetch.FetchTopic(topic="t")]):
+            answer = await wire.ask(FETCH, FETCH_VERSION, fetch.FetchRequest(max_wait_ms=patient, topics=topics))
+            assert isinstance(answer, fetch.FetchResponse)
+
+
 async def test_unknown_topics_ids_and_partitions_have_their_codes(broker: Running) -> None:
     async with wired(broker.kafka) as wire:
         topic = await make_topic(wire, "t")

@@ -28,7 +28,9 @@ def handle(request: wire.FetchRequest, call: Call, context: Context) -> Answer:
     if call.version >= _SESSIONS_FROM and request.session_id != 0 and request.session_epoch > 0:
         return wire.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     fetch = _Fetch(request, call, context)
-    return fetch.response() if fetch.is_at_hand() else fetch.run()
+    if fetch.is_at_hand() or not any(topic.partitions for topic in request.topics):
+        return fetch.response()
+    return fetch.run()
 
 
 class _Target:
@@ -191,7 +193,7 @@ class _Fetch:
         """Until there is enough, something fails, or the client's patience ends."""
         clock = self._context.clock
         until_s = clock.monotonic_s() + min(self._request.max_wait_ms / 1000, _WAIT_MAX_S)
-        while not self._failed and self._found_bytes < max(1, self._min_bytes):
+        while not self._failed and self._found_bytes < self._min_bytes:
             left_s = until_s - clock.monotonic_s()
             if left_s <= 0 or not await self._grown(left_s):
                 return
@@ -203,13 +205,13 @@ class _Fetch:
         ends: dict[int, dict[int, int]] = {}
         for target in self._live():
             ends.setdefault(target.domain, {})[target.stream] = target.span.high_watermark
+        if len(ends) == 1:
+            ((domain, some),) = ends.items()
+            return await self._context.domains[domain].arrivals.wait(some, timeout_s)
         waits = [
             asyncio.ensure_future(self._context.domains[domain].arrivals.wait(some, timeout_s))
             for domain, some in ends.items()
         ]
-        if not waits:
-            await self._context.clock.sleep(timeout_s)
-            return False
         try:
             done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
