@@ -158,9 +158,13 @@ class App:
         self._logger = self.logs.logger("app")
 
     async def start(self) -> Ready:
-        """Open the root, listen, register; returns when clients may come."""
-        objects = await self._open_objects()
+        """Open the root, listen, register; returns when clients may come. What is started later is stopped earlier."""
+        self.health.add("starting", lambda: "the broker is starting")
+        http = await self._serve_http()
+        objects = self._open_objects()
         root = await open_root(objects, create=True, domains=self.settings.domains, clock=self.clock)
+        # Not earlier: to another broker that starts at this moment, what the proof leaves for an instant is a stranger's.
+        await prove_preconditions(objects, clock=self.clock)
         cluster = await self._open_log(objects, root, CLUSTER_LOG, cluster_registry())
         memory = Memory(self.settings.wal)
         domains = await self._open_domains(objects, root, memory)
@@ -182,12 +186,11 @@ class App:
             broker_configs=_broker_configs(self.settings),
         )
         listener = self._listener(context)
-        http = await self._serve_http()
-        bound = await self._bind(listener)
+        self._stack.push_async_callback(listener.drain, self.settings.kafka.drain_timeout_s)
+        bound = self._bind(listener)
         await self._register(membership, bound)
         await self._keep_house(admin, cluster, domains, leases)
         await listener.serve()
-        self._stack.push_async_callback(listener.drain, self.settings.kafka.drain_timeout_s)
         self.health.remove("starting")
         self._logger.info("ready", broker=membership.me.id, root=root.root_id, version=cluster.current.version)
         return Ready(bound[self.settings.kafka.listener_name], http)
@@ -197,11 +200,9 @@ class App:
         self.health.add("stopping", lambda: "the broker is stopping")
         await self._stack.aclose()
 
-    async def _open_objects(self) -> ObjectStore:
-        self.health.add("starting", lambda: "the broker is starting")
+    def _open_objects(self) -> ObjectStore:
         objects = open_store(self.settings.root, store_options(self.settings.objects))
         self._stack.push_async_callback(objects.close)
-        await prove_preconditions(objects, clock=self.clock)
         return objects
 
     async def _open_log(self, objects: ObjectStore, root: Root, name: str, registry: Registry) -> CommitLog:
@@ -280,10 +281,9 @@ class App:
         self._stack.push_async_callback(server.close)
         return address
 
-    async def _bind(self, listener: Listener) -> dict[str, Address]:
+    def _bind(self, listener: Listener) -> dict[str, Address]:
         kafka = self.settings.kafka
         wanted = {kafka.listener_name: kafka.listen, **named_addresses(kafka.listeners, "kafka.listeners")}
-        self._stack.callback(listener.close)
         if not self._shares_ports:
             return {name: listener.bind(address, name) for name, address in wanted.items()}
         for name, address in wanted.items():

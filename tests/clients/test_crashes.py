@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -15,6 +16,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, Topic
 from tests.clients.processes import BrokerProcess, broker_process
 
 PATIENCE_S = 60.0
+KILLING_S = 60.0 if os.environ.get("LAKEBED_SOAK") else 15.0
 QUICK = {"LAKEBED__LEASES__TTL": "1s"}
 
 
@@ -146,7 +148,7 @@ def test_random_kills_among_three_brokers_lose_and_repeat_nothing(one: BrokerPro
         senders = [Sending(name, bootstrap, "t") for name in ("a", "b", "c")]
         for sender in senders:
             sender.start()
-        until_s = time.monotonic() + 15
+        until_s = time.monotonic() + KILLING_S
         while time.monotonic() < until_s:
             for sender in senders:
                 sender.wait_for(len(sender.acknowledged) + 50)

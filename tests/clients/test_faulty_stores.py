@@ -33,8 +33,8 @@ class FaultyApp(App):
         """From here on things go wrong."""
         self.schedule._written = None
 
-    async def _open_objects(self) -> ObjectStore:
-        objects = await super()._open_objects()
+    def _open_objects(self) -> ObjectStore:
+        objects = super()._open_objects()
         return FaultyStore(objects, self.schedule) if self._faulty == "objects" else objects
 
     def _log_store(self, objects: ObjectStore, name: str) -> LogStore:

@@ -59,13 +59,10 @@ class Listener:
         if self._checker is None:
             self._checker = loop.create_task(self._check(), name="connection checks")
 
-    def close(self) -> None:
-        """Let go of what was bound and never served."""
-        while self._bound:
-            self._bound.pop()[0].close()
-
     async def drain(self, timeout_s: float) -> None:
         """Accept nothing more, answer what is at work, close everything; after `timeout_s` by force."""
+        while self._bound:
+            self._bound.pop()[0].close()
         for server in self._servers:
             server.close()
         for connection in list(self._metrics.connections):
