@@ -25,6 +25,7 @@ from lakebed.broker import (
     ConnectionMetrics,
     Context,
     Dispatcher,
+    GroupTopics,
     Intake,
     Limits,
     Listener,
@@ -32,6 +33,7 @@ from lakebed.broker import (
     MemoryBudget,
     Outgoing,
     Policy,
+    Slots,
     TopicLookup,
     Workers,
     named_addresses,
@@ -171,6 +173,7 @@ class App:
         leases = self._leases(objects)
         membership = self.membership = Membership(leases, self.clock, self.logs.logger("members"))
         admin = TopicAdmin(cluster, [domain.log for domain in domains], self.clock)
+        groups = await self._slots(cluster, domains, leases)
         context = Context(
             cluster_id=root.root_id,
             clock=self.clock,
@@ -183,10 +186,13 @@ class App:
             producer_ids=ProducerIds(cluster, self.clock),
             membership=membership,
             affinity=Affinity(),
+            groups=groups,
             broker_configs=_broker_configs(self.settings),
         )
         listener = self._listener(context)
         self._stack.push_async_callback(listener.drain, self.settings.kafka.drain_timeout_s)
+        groups.start()
+        self._stack.push_async_callback(groups.close)
         bound = self._bind(listener)
         await self._register(membership, bound)
         await self._keep_house(admin, cluster, domains, leases)
@@ -258,6 +264,11 @@ class App:
             self._stack.push_async_callback(domain.close)
             domains.append(domain)
         return domains
+
+    async def _slots(self, cluster: CommitLog, domains: list[Domain], leases: Leases | OxiaLeases) -> Slots:
+        settings, logger = self.settings.groups, self.logs.logger("groups")
+        logs, topics = [domain.log for domain in domains], GroupTopics(TopicLookup(cluster))
+        return await Slots.open(settings, cluster, logs, leases, self.membership, topics, self.clock, logger)
 
     def _listener(self, context: Context) -> Listener:
         kafka = self.settings.kafka

@@ -22,6 +22,7 @@ from lakebed.broker.client import (
 )
 from lakebed.broker.connection import Connection, Deferred, Limits
 from lakebed.broker.context import Call, Context, Policy
+from lakebed.broker.coordination import GroupTopics, Slots
 from lakebed.broker.dispatch import Dispatcher
 from lakebed.broker.inbox import Intake
 from lakebed.broker.listener import Listener, reserved_port
@@ -47,6 +48,7 @@ __all__ = [
     "Context",
     "Deferred",
     "Dispatcher",
+    "GroupTopics",
     "Intake",
     "Limits",
     "Listener",
@@ -57,6 +59,7 @@ __all__ = [
     "Policy",
     "Reader",
     "Refused",
+    "Slots",
     "TopicLookup",
     "Workers",
     "Writer",

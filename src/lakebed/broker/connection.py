@@ -23,6 +23,8 @@ from lakebed.protocol import Api, Buffer, Message, RequestHeader, response_frame
 Answer: TypeAlias = "Message | Deferred | Coroutine[Any, Any, Answer] | None"
 """At once, or later while the next request may start, or by work behind which it may not. None: no answer."""
 
+_PARKED = frozenset({Api.FETCH, Api.JOIN_GROUP, Api.SYNC_GROUP})
+"""What may wait for long, and for others; not worth waiting for when one side leaves."""
 _PRODUCE_KEY = Api.PRODUCE.to_bytes(2, "big")
 _SLOW_BYTES_PER_S = 50_000
 _WRITE_HIGH_BYTES = 256 * 1024
@@ -91,7 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         self, serve: Serve, intake: Intake, limits: Limits, clock: Clock, watch: Watch, logger: Logger, listener: str
     ) -> None:
         self.listener = listener
-        self.peer = ""
+        self.peer = self.host = ""
         self._serve, self._intake, self._limits = serve, intake, limits
         self._clock, self._watch, self._logger = clock, watch, logger
         self._inbox = Inbox(intake)
@@ -114,7 +116,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
         peer = transport.get_extra_info("peername")
-        self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else ""
+        if isinstance(peer, tuple):
+            self.peer, self.host = f"{peer[0]}:{peer[1]}", f"/{peer[0]}"
         self._watch.opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -190,8 +193,8 @@ class Connection(asyncio.BufferedProtocol):
         return now_s - self._slow_since_s > self._limits.receive_timeout_s + size_bytes / _SLOW_BYTES_PER_S
 
     def _is_polling(self) -> bool:
-        """Whether all it waits for is a fetch, which is not worth waiting for when one side leaves."""
-        return self._work is not None and self._started[0].header.api_key == Api.FETCH
+        """Whether all it waits for is something that is parked."""
+        return self._work is not None and self._started[0].header.api_key in _PARKED
 
     # Requests.
 

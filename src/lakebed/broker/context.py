@@ -9,9 +9,11 @@ from typing import Protocol
 import msgspec
 
 from lakebed.broker.budget import Outgoing
+from lakebed.broker.coordination import Slots
 from lakebed.broker.lookup import TopicLookup
 from lakebed.broker.routing import Affinity, Member, members_for
 from lakebed.clock import Clock
+from lakebed.groups import Caller
 from lakebed.streams import Domain, ProducerIds, TopicAdmin
 
 
@@ -21,6 +23,11 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     version: int
     client_id: str | None
     listener: str
+    client_host: str = ""
+
+    def caller(self, ticket: int) -> Caller:
+        """Who asks, as groups want to know it."""
+        return Caller(ticket, self.version, self.client_id or "", self.client_host)
 
 
 class Members(Protocol):
@@ -65,6 +72,7 @@ class Context:
     producer_ids: ProducerIds
     membership: Members
     affinity: Affinity
+    groups: Slots
     broker_configs: Mapping[str, str]
     """What DescribeConfigs tells of this broker."""
 

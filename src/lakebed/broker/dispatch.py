@@ -39,7 +39,7 @@ class Dispatcher:
         request = decode_request(header.api_key, header.api_version, frame, header.body)
         if self.intercept is not None and (answer := self.intercept(header, request)) is not None:
             return header, answer
-        call = Call(header.api_version, header.client_id, connection.listener)
+        call = Call(header.api_version, header.client_id, connection.listener, connection.host)
         return header, self._handlers[row.api](request, call, self._context)
 
 

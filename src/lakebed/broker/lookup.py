@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from lakebed.kernel import CommitLog
@@ -30,6 +30,10 @@ class TopicLookup:
             self._known = known
             self._by_id = {number.bytes: topic for number, topic in known.items()}
         return self._by_id.get(topic_id)
+
+    def by_name(self) -> Mapping[str, Topic]:
+        """Every topic; the same mapping as long as nothing changes."""
+        return self._catalogue.at(self._cluster.current).by_name
 
     def all(self) -> Iterable[Topic]:
         """Every topic, by name."""

@@ -7,6 +7,7 @@ from lakebed.config.load import DEFAULT_FILE, Loaded, load_settings
 from lakebed.config.render import default_file_text, effective_json, effective_text
 from lakebed.config.settings import (
     BrokerSettings,
+    GroupsSettings,
     HttpSettings,
     KafkaSettings,
     KernelSettings,
@@ -27,6 +28,7 @@ __all__ = [
     "Address",
     "BrokerSettings",
     "ByteCount",
+    "GroupsSettings",
     "HttpSettings",
     "KafkaSettings",
     "KernelSettings",

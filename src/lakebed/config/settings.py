@@ -224,6 +224,45 @@ class TopicSettings(Struct, frozen=True, kw_only=True):
     ] = 1
 
 
+class GroupsSettings(Struct, frozen=True, kw_only=True):
+    """Consumer groups"""
+
+    slots: Annotated[
+        int,
+        Meta(ge=1, le=1024, description="Shares of all groups, each led by one broker; fixed by a root's first broker"),
+    ] = 8
+    session_timeout_min_s: Annotated[
+        Seconds, Meta(ge=0.001, le=86_400, description="The shortest session that a classic member may ask for")
+    ] = field(name="session_timeout_min", default=Seconds(6))
+    session_timeout_max_s: Annotated[
+        Seconds, Meta(ge=0.001, le=86_400, description="The longest session that a classic member may ask for")
+    ] = field(name="session_timeout_max", default=Seconds(1800))
+    initial_rebalance_delay_s: Annotated[
+        Seconds, Meta(ge=0, le=3600, description="How long a new classic group waits for more members")
+    ] = field(name="initial_rebalance_delay", default=Seconds(3))
+    members_max: Annotated[int, Meta(ge=1, le=2_147_483_647, description="Members that one group may have")] = (
+        2_147_483_647
+    )
+    consumer_session_timeout_s: Annotated[
+        Seconds, Meta(ge=0.1, le=86_400, description="A member of a consumer group that is silent for so long is out")
+    ] = field(name="consumer_session_timeout", default=Seconds(45))
+    consumer_heartbeat_interval_s: Annotated[
+        Seconds, Meta(ge=0.05, le=86_400, description="How often members of consumer groups are told to report")
+    ] = field(name="consumer_heartbeat_interval", default=Seconds(5))
+    assignor: Annotated[
+        Literal["uniform", "range"], Meta(description="Used for consumer groups whose members name none")
+    ] = "uniform"
+    offset_metadata_max_bytes: Annotated[
+        ByteCount, Meta(ge=0, le=1_000_000, description="Longer metadata of a committed offset is refused")
+    ] = ByteCount(4096)
+    offsets_retention_s: Annotated[
+        Seconds, Meta(ge=1, description="Offsets that nobody commits or subscribes to for so long are forgotten")
+    ] = field(name="offsets_retention", default=Seconds(7 * _DAY))
+    sweep_interval_s: Annotated[
+        Seconds, Meta(ge=0.1, le=86_400, description="How often offsets to forget are looked for")
+    ] = field(name="sweep_interval", default=Seconds(600))
+
+
 class HttpSettings(Struct, frozen=True, kw_only=True):
     """The HTTP listener"""
 
@@ -261,5 +300,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     broker: BrokerSettings = BrokerSettings()
     routing: RoutingSettings = RoutingSettings()
     topics: TopicSettings = TopicSettings()
+    groups: GroupsSettings = GroupsSettings()
     http: HttpSettings = HttpSettings()
     logging: LoggingSettings = LoggingSettings()

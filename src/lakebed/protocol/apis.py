@@ -86,18 +86,6 @@ class Row:
 # Taking an API out of this set is what switches it on.
 DORMANT = frozenset(
     {
-        Api.OFFSET_COMMIT,
-        Api.OFFSET_FETCH,
-        Api.JOIN_GROUP,
-        Api.HEARTBEAT,
-        Api.LEAVE_GROUP,
-        Api.SYNC_GROUP,
-        Api.DESCRIBE_GROUPS,
-        Api.LIST_GROUPS,
-        Api.DELETE_GROUPS,
-        Api.OFFSET_DELETE,
-        Api.CONSUMER_GROUP_HEARTBEAT,
-        Api.CONSUMER_GROUP_DESCRIBE,
         Api.SASL_HANDSHAKE,
         Api.SASL_AUTHENTICATE,
         Api.DESCRIBE_ACLS,

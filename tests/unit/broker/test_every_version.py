@@ -76,7 +76,7 @@ async def test_unknown_version_of_api_versions_is_answered_in_the_first_form(bro
     assert answer.api_keys
 
 
-@pytest.mark.parametrize("key", [4, 999, -1, Api.JOIN_GROUP])
+@pytest.mark.parametrize("key", [4, 999, -1, Api.SASL_HANDSHAKE])
 async def test_api_that_is_not_served_closes_the_connection_and_no_other(broker: Running, key: int) -> None:
     reader, writer = await asyncio.open_connection(broker.kafka.host, broker.kafka.port)
     frame = key.to_bytes(2, "big", signed=True) + b"\x00\x00\x00\x00\x00\x09\xff\xff"

@@ -1,0 +1,23 @@
+"""JoinGroup, v0-9. From v4 on a member without an id is first given one, v5 adds the instance id of static members, v7 the
+type of protocol, v8 the reason, v9 whether the leader may skip its assignment. The answer waits for the other members."""
+
+from __future__ import annotations
+
+from lakebed.broker.context import Call, Context
+from lakebed.broker.coordination import group_code
+from lakebed.errors import LakebedError
+from lakebed.protocol import Api
+from lakebed.protocol import join_group as wire
+
+API, VERSIONS = Api.JOIN_GROUP, range(10)
+
+
+async def handle(request: wire.JoinGroupRequest, call: Call, context: Context) -> wire.JoinGroupResponse:
+    """Take a member into the next generation."""
+    try:
+        leader = context.groups.leader(request.group_id)
+        answer = await leader.ask(lambda coordinator, ticket: coordinator.join(request, call.caller(ticket)))
+    except LakebedError as error:
+        return wire.JoinGroupResponse(error_code=group_code(error), member_id=request.member_id)
+    assert isinstance(answer, wire.JoinGroupResponse)
+    return answer
