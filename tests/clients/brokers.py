@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 BROKERS = ("kafka", "lakebed")
-SERVES_GROUPS = ("kafka",)
+SERVES_GROUPS = ("kafka", "lakebed")
 
 
 @dataclass(frozen=True)
