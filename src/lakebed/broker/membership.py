@@ -22,6 +22,7 @@ from lakebed.observe import Logger
 PREFIX = "brokers/"
 FIRST_ID = 1
 _IDS_TRIED_MAX = 10_000
+_YOUNG_PAUSE_S = 0.1
 
 
 class BrokerLeases(Protocol):
@@ -107,11 +108,16 @@ class Membership:
         return self._lease is not None
 
     async def _keep(self) -> None:
-        """Renew, and look who is there, for ever."""
+        """Renew, and look who is there, for ever; often at first, because brokers tend to start together."""
+        began_s = renewed_s = self._clock.monotonic_s()
+        longest_s = self._leases.ttl_s / 4
         while True:
-            await self._clock.sleep(self._leases.ttl_s / 4)
+            age_s = self._clock.monotonic_s() - began_s
+            await self._clock.sleep(min(longest_s, max(_YOUNG_PAUSE_S, age_s / 2)))
             try:
-                await self._renew()
+                if self._clock.monotonic_s() - renewed_s >= longest_s / 2:
+                    renewed_s = self._clock.monotonic_s()
+                    await self._renew()
                 await self.refresh()
             except Unavailable as error:
                 self._logger.warning("membership could not be renewed", error=str(error))

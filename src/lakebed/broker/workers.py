@@ -10,12 +10,14 @@ import asyncio
 import signal
 from collections.abc import Callable, Sequence
 
+from lakebed.broker.client import Cluster
 from lakebed.clock import Clock, within
 from lakebed.config import Address, parse_address
 from lakebed.errors import Unavailable
 from lakebed.observe import Logger
 
 READY_S = 60.0
+_ASK_EVERY_S = 0.05
 _PAUSE_FIRST_S, _PAUSE_MAX_S = 0.5, 10.0
 _LIVED_LONG_S = 60.0
 
@@ -31,12 +33,17 @@ class Workers:
         self._clock, self._logger = clock, logger
         self._processes: dict[int, asyncio.subprocess.Process] = {}
         self._keepers: list[asyncio.Task[None]] = []
+        self._kafka: dict[int, Address] = {}
         self.http: dict[int, Address | None] = dict.fromkeys(range(count))
         """Where each worker's own pages are, while it is ready."""
 
     async def start(self) -> None:
-        """Start all; returns when all are ready."""
+        """Start all; returns when all are ready and know each other, so that the first clients are spread over them."""
         await asyncio.gather(*(self._start(number) for number in range(self._count)))
+        try:
+            await within(READY_S, asyncio.gather(*(self._acquaint(address) for address in self._kafka.values())))
+        except TimeoutError:
+            self._logger.warning("the workers do not see each other yet", workers=self._count)
         loop = asyncio.get_running_loop()
         self._keepers = [loop.create_task(self._keep(number)) for number in range(self._count)]
 
@@ -55,10 +62,20 @@ class Workers:
         assert process.stdout is not None
         try:
             line = (await within(READY_S, process.stdout.readline())).decode()
-            self.http[number] = parse_address(line.split("http=")[1].strip())
-        except (TimeoutError, IndexError, ValueError):
+            _, kafka, http = (word.rpartition("=")[2] for word in line.split())
+            self._kafka[number], self.http[number] = parse_address(kafka), parse_address(http)
+        except (TimeoutError, ValueError):
             await self._end(process, 1.0)
             raise Unavailable(f"worker {number} did not get ready", "See its messages above") from None
+
+    async def _acquaint(self, address: Address) -> None:
+        """Return when the worker at `address` names as many brokers as there are workers."""
+        cluster = Cluster(address, self._clock)
+        try:
+            while len((await cluster.describe([])).brokers) < self._count:
+                await self._clock.sleep(_ASK_EVERY_S)
+        finally:
+            await cluster.close()
 
     async def _keep(self, number: int) -> None:
         pause_s = _PAUSE_FIRST_S
