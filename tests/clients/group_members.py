@@ -1,0 +1,153 @@
+"""Members of groups as processes, and what must hold of everything they tell."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+PATIENCE_S = 60.0
+
+
+class Member:
+    """A process of `group_member.py` and what it has told so far."""
+
+    def __init__(self, **options: Any) -> None:
+        self.events: list[tuple[float, str, Any]] = []
+        self.owned: set[int] = set()
+        self.committed: dict[int, int] = {}
+        self.read: list[tuple[int, int]] = []
+        command = [sys.executable, "-m", "tests.clients.group_member", json.dumps(options)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._reader = threading.Thread(target=self._follow, daemon=True)
+        self._reader.start()
+
+    def leave(self) -> None:
+        """Ask it to leave the group, and wait."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        assert self._process.wait(PATIENCE_S) == 0
+        self._reader.join(PATIENCE_S)
+        self._owns_nothing()
+
+    def kill(self) -> None:
+        """Take it away without a word."""
+        self._process.kill()
+        self._process.wait(PATIENCE_S)
+        self._reader.join(PATIENCE_S)
+        self._owns_nothing()
+
+    @property
+    def rebalances(self) -> int:
+        return sum(1 for _, event, _ in self.events if event == "assigned")
+
+    def _owns_nothing(self) -> None:
+        self.events.append((time.monotonic(), "revoked", sorted(self.owned)))
+        self.owned.clear()
+
+    def _follow(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            at_s, event, value = json.loads(line)
+            if event == "assigned":
+                self.owned |= set(value)
+            elif event == "revoked":
+                self.owned -= set(value)
+            elif event == "read":
+                self.read += [(partition, offset) for partition, offset in value]
+            elif event == "committed":
+                self.committed |= dict(value)
+            self.events.append((at_s, event, value))
+
+
+class Group:
+    """Members with one topic and one group id; those that still run are killed at the end of a `with` block."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, client: str, protocol: str = "") -> None:
+        self.id = f"group-{uuid.uuid4().hex[:8]}"
+        self.topic, self.partitions = topic, partitions
+        self.members: list[Member] = []
+        self.running: list[Member] = []
+        self._options = {"bootstrap": bootstrap, "client": client, "protocol": protocol}
+
+    def __enter__(self) -> Group:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for member in self.running:
+            member.kill()
+
+    def join(self, count: int = 1, instance: str | None = None) -> Member:
+        """Start members; the last of them."""
+        for _ in range(count):
+            member = Member(group=self.id, topic=self.topic, instance=instance, **self._options)
+            self.members.append(member)
+            self.running.append(member)
+        return member
+
+    def leave(self, member: Member) -> None:
+        self.running.remove(member)
+        member.leave()
+
+    def kill(self, member: Member) -> None:
+        self.running.remove(member)
+        member.kill()
+
+    def settle(self) -> None:
+        """Until every partition has one owner and every member its share."""
+        until(lambda: self._is_settled(), lambda: str([sorted(each.owned) for each in self.running]))
+
+    def read_all(self, count: int) -> None:
+        """Until `count` different records have been read by anybody."""
+        until(lambda: len(self.seen()) >= count, lambda: f"{len(self.seen())} of {count} records were read")
+
+    def seen(self) -> set[tuple[int, int]]:
+        return {place for member in self.members for place in list(member.read)}
+
+    def check(self) -> None:
+        """No partition ever had two owners, and no committed offset went back."""
+        events = sorted(
+            (at_s, number, event, value)
+            for number, member in enumerate(self.members)
+            for at_s, event, value in member.events
+            if event in ("assigned", "revoked", "committed")
+        )
+        owners: dict[int, int] = {}
+        committed: dict[int, int] = defaultdict(int)
+        for _, number, event, value in events:
+            if event == "committed":
+                for partition, offset in value:
+                    assert offset >= committed[partition], f"partition {partition} went back to {offset}"
+                    committed[partition] = offset
+                continue
+            for partition in value:
+                if event == "revoked":
+                    owners.pop(partition, None)
+                else:
+                    assert owners.get(partition, number) == number, f"partition {partition} has two owners"
+                    owners[partition] = number
+
+    def _is_settled(self) -> bool:
+        shares = [set(member.owned) for member in self.running]
+        sizes = [len(share) for share in shares]
+        whole = sum(sizes) == self.partitions and set().union(*shares) == set(range(self.partitions))
+        return whole and max(sizes) - min(sizes) <= 1
+
+
+def until(holds: Callable[[], bool], state: Callable[[], str]) -> None:
+    """Wait for something that processes of their own bring about."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline_s, state()
+        threading.Event().wait(0.02)
+
+
+def offsets_of(committed: Iterable[Any]) -> dict[int, int]:
+    """What an administrator was told, by partition."""
+    return {place.partition: place.offset for place in committed}
