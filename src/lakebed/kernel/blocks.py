@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from operator import add, sub
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lakebed.errors import Invalid
 from lakebed.kernel.operations import Add
@@ -104,6 +104,11 @@ class Block:
         self._batch_ends = array("I")
         self._batches = bytearray()
         self._newest_ms: int | None = None
+
+    @property
+    def end(self) -> int:
+        """Where the last entry ends."""
+        return self.ends[-1]
 
     def append(self, entry: IndexEntry) -> None:
         """Add an entry that starts where the last one ended."""
@@ -209,6 +214,10 @@ class Block:
         """The packed batches of the first `count` entries, joined by `,`; empty when there are none at all."""
         joined = ",".join(self.entry(at).batches for at in range(count)) if self._batches else ""
         return joined if joined.strip(",") else ""
+
+    def dumped(self, count: int) -> tuple[Any, Any]:
+        """Columns and batches of the first `count` entries, as values that encode to JSON."""
+        return self.columns(count), self.batches(count)
 
     @classmethod
     def from_columns(cls, start: int, columns: list[list[int]], segments: list[str], batches: str) -> Block:

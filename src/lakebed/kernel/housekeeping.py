@@ -24,8 +24,8 @@ _POINTER_TRIES = 20
 _RATIO_MIN, _MARGIN = 0.1, 1.1
 """A checkpoint is taken to be a little larger, by weight, than the last one was."""
 
-_STRETCH = 8
-"""A log of n commits is checkpointed every n/8 at most, up to a bundle apart: a small state that changes fast costs little."""
+_STRETCH = 4
+"""A log of n commits is checkpointed every n/4 at most, up to a bundle apart: a small state that changes fast costs little."""
 
 Job = Callable[[], Awaitable[None]]
 

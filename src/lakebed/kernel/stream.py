@@ -62,7 +62,7 @@ class Stream:
         """The last entry."""
         if self.tail_count:
             return self.tail.entry(self.tail_count - 1)
-        return self.sealed[-1].entry(len(self.sealed[-1].ends) - 1) if self.sealed else None
+        return self.sealed[-1].entry(len(self.sealed[-1].segments) - 1) if self.sealed else None
 
     def blocks(self) -> Iterator[tuple[Block, int]]:
         """Every block with the number of its entries that are ours."""
@@ -71,12 +71,12 @@ class Stream:
     def _place(self, offset: int) -> int:
         """The place of the sealed block that holds `offset`, or of the first behind it; behind the last is the tail."""
         at = bisect_right(self.sealed, offset, key=_block_start) - 1
-        return at + 1 if at < 0 or offset >= self.sealed[at].ends[-1] else at
+        return at + 1 if at < 0 or offset >= self.sealed[at].end else at
 
     def _blocks(self, at: int) -> Iterator[tuple[Block, int]]:
         sealed = self.sealed
         for place in range(at, len(sealed)):
-            yield sealed[place], len(sealed[place].ends)
+            yield sealed[place], len(sealed[place].segments)
         if self.tail_count:
             yield self.tail, self.tail_count
 
@@ -157,7 +157,7 @@ _block_start = attrgetter("start")
 
 
 def _block_end(block: Block) -> int:
-    return block.ends[-1]
+    return block.end
 
 
 def _appended(stream: Stream, entry: IndexEntry) -> Stream:
@@ -196,7 +196,7 @@ def _edited(
     touched = [entry for block, count in stream._blocks(keep) for entry in block.entries(count)]
     kept, released = _without(touched, removed)
     merged = sorted(kept + inserted)
-    before = stream.sealed[keep - 1].ends[-1] if keep else stream.start
+    before = stream.sealed[keep - 1].end if keep else stream.start
     _refuse_gaps(merged, before, stream.end, head=keep == 0)
     if not merged and keep == 0:
         return Stream((), Block(stream.end), 0, stream.end, stream.end, 0, stream.changed), released
@@ -213,7 +213,7 @@ def _rechunked(stream: Stream, keep: int, merged: list[IndexEntry], start: int) 
         for entry in chunk:
             block.append(entry)
         blocks.append(block)
-    count = sum(len(block.ends) for block in sealed) + len(merged)
+    count = sum(len(block.segments) for block in sealed) + len(merged)
     return Stream((*sealed, *blocks[:-1]), blocks[-1], len(fresh[-1]), start, stream.end, count, stream.changed)
 
 

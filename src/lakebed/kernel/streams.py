@@ -10,6 +10,7 @@ import msgspec
 
 from lakebed.errors import Corrupt, Invalid
 from lakebed.kernel.blocks import BLOCK_MAX, Block, IndexEntry
+from lakebed.kernel.lazy_block import LazyBlock
 from lakebed.kernel.operations import Add, Operation, Remove
 from lakebed.kernel.parts import Misfit
 from lakebed.kernel.sortedmap import ABSENT, Absent, SortedMap
@@ -51,9 +52,8 @@ class Streams:
             yield msgspec.json.encode(_Head(number, stream.start, stream.end, stream.changed))
             for block, count in stream.blocks():
                 segments = [places[name] for name in block.segments[:count]]
-                yield msgspec.json.encode(
-                    _Columns(number, block.start, block.columns(count), segments, block.batches(count))
-                )
+                columns, batches = block.dumped(count)
+                yield msgspec.json.encode(_Columns(number, block.start, columns, segments, batches))
 
 
 class StreamsDraft:
@@ -223,9 +223,9 @@ class _Head(msgspec.Struct, tag="stream"):
 class _Columns(msgspec.Struct, tag="block"):
     stream: int
     start: int
-    columns: list[list[int]]
+    columns: msgspec.Raw
     segments: list[int]
-    batches: str
+    batches: msgspec.Raw
 
 
 class _Loader:
@@ -235,7 +235,7 @@ class _Loader:
         self._names: list[str] = []
         self._counts: Counter[int] = Counter()
         self._streams: dict[int, Stream] = {}
-        self._blocks: list[Block] = []
+        self._blocks: list[_Columns] = []
         self._weight_bytes = 0
 
     def load(self, lines: Iterable[bytes]) -> Streams:
@@ -258,22 +258,24 @@ class _Loader:
 
     def _block(self, item: _Columns) -> None:
         self._counts.update(item.segments)
-        segments = list(map(self._names.__getitem__, item.segments))
-        self._blocks.append(Block.from_columns(item.start, item.columns, segments, item.batches))
-        self._weight_bytes += _ENTRY_BYTES * len(segments) + len(item.batches)
+        self._blocks.append(item)
+        self._weight_bytes += _ENTRY_BYTES * len(item.segments) + len(bytes(item.batches)) - 2
 
     def _close(self, head: _Head | None) -> None:
         if head is None:
             return
-        blocks, self._blocks = self._blocks, []
-        count = sum(len(block.ends) for block in blocks)
-        tail = blocks.pop() if blocks and len(blocks[-1].ends) <= BLOCK_MAX else Block(head.end)
-        end = tail.ends[-1] if tail.ends else head.end
-        if end != head.end:
-            raise Corrupt(
-                f"stream {head.stream} ends at {end}, not {head.end}", "Remove the checkpoint: an older one serves"
-            )
+        items, self._blocks = self._blocks, []
+        ends = [item.start for item in items[1:]]
+        sealed = tuple(self._lazy(item, end) for item, end in zip(items, ends, strict=False))
+        tail = self._lazy(items[-1], head.end).unfolded() if items else Block(head.end)
+        if len(tail.ends) > BLOCK_MAX:
+            raise Corrupt(f"stream {head.stream} has a block too large", "Remove the checkpoint: an older one serves")
+        count = sum(len(item.segments) for item in items)
         self._streams[head.stream] = Stream(
-            tuple(blocks), tail, len(tail.ends), head.start, head.end, count, Version(head.changed)
+            sealed, tail, len(tail.ends), head.start, head.end, count, Version(head.changed)
         )
         self._weight_bytes += _STREAM_BYTES
+
+    def _lazy(self, item: _Columns, end: int) -> LazyBlock:
+        segments = list(map(self._names.__getitem__, item.segments))
+        return LazyBlock(item.start, end, segments, bytes(item.columns), bytes(item.batches))
