@@ -21,6 +21,7 @@ COMMANDS = {
     "up": "Run a broker until it is told to stop.",
     "broker": "Run brokers until they are told to stop.",
     "topics": "Create, look at, change and delete topics.",
+    "groups": "Look at consumer groups and their lag, move their offsets, delete them.",
     "produce": "Send the lines of standard input to a topic, each as one record.",
     "consume": "Print the records of a topic: their values, or everything as JSON.",
     "demo": "See a commit log at work, in a scratch folder.",
