@@ -225,17 +225,11 @@ class App:
         return log
 
     def _log_store(self, objects: ObjectStore, name: str) -> LogStore:
-        kind, prefix = self.settings.log_store.kind, log_prefix(name)
-        if kind == "oxia":
-            return OxiaLogStore(self._oxia_client(), objects, prefix)
-        if isinstance(objects, LocalStore) and kind != "objects":
-            return FileLogStore(objects.root, prefix, objects)
-        return ObjectLogStore(objects, prefix, self.clock, self.settings.kernel.poll_interval_s)
+        return log_store(self.settings, objects, name, self.clock, self._oxia_client)
 
     def _oxia_client(self) -> OxiaClient:
         if self._oxia is None:
-            store = self.settings.log_store
-            self._oxia = OxiaClient(str(store.oxia_address), store.oxia_namespace, clock=self.clock)
+            self._oxia = oxia_client(self.settings, self.clock)
             self._stack.push_async_callback(self._oxia.close)
         return self._oxia
 
@@ -327,6 +321,23 @@ class App:
         task = asyncio.get_running_loop().create_task(chores.run(), name="chores")
         self._stack.push_async_callback(chores.release)
         self._stack.push_async_callback(_cancelled, task)
+
+
+def log_store(
+    settings: Settings, objects: ObjectStore, name: str, clock: Clock, oxia: Callable[[], OxiaClient]
+) -> LogStore:
+    """Where the log `name` of a root lies. `oxia` is asked only when logs are kept there."""
+    kind, prefix = settings.log_store.kind, log_prefix(name)
+    if kind == "oxia":
+        return OxiaLogStore(oxia(), objects, prefix)
+    if isinstance(objects, LocalStore) and kind != "objects":
+        return FileLogStore(objects.root, prefix, objects)
+    return ObjectLogStore(objects, prefix, clock, settings.kernel.poll_interval_s)
+
+
+def oxia_client(settings: Settings, clock: Clock) -> OxiaClient:
+    """The client of the Oxia cluster that the settings name; it connects when it is first asked for something."""
+    return OxiaClient(str(settings.log_store.oxia_address), settings.log_store.oxia_namespace, clock=clock)
 
 
 def store_options(settings: ObjectSettings) -> StoreOptions:

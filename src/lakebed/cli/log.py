@@ -1,4 +1,4 @@
-"""`lakebed log`: look inside a commit log. Nothing here writes."""
+"""`lakebed log`: look inside a commit log. Nothing here commits."""
 
 from __future__ import annotations
 
@@ -17,11 +17,9 @@ from lakebed.cli.options import Call, Command, common_options
 from lakebed.cli.tables import print_facts, print_rows
 from lakebed.errors import EXIT_DONE, EXIT_FAILED, Invalid, NotFound
 from lakebed.kernel import (
-    KERNEL_PARTS,
     Commit,
     CommitLog,
     Operation,
-    Registry,
     Snapshot,
     Stream,
     Verification,
@@ -30,6 +28,7 @@ from lakebed.kernel import (
     oldest_version,
     verify,
 )
+from lakebed.streams import registry_of
 
 _SHOWN_MAX = 100_000
 _VALUE_WIDTH = 80
@@ -156,7 +155,7 @@ def verify_log(call: Call, name: str) -> int:
 
     async def look() -> Verification:
         async with opened_store(call.settings, name) as store:
-            return await verify(store, Registry(KERNEL_PARTS))
+            return await verify(store, registry_of(name))
 
     found = asyncio.run(look())
     if call.output.as_json:

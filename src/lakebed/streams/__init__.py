@@ -3,7 +3,7 @@
 from lakebed.streams.append import append_decision
 from lakebed.streams.arrivals import Arrivals, ArrivalsPart
 from lakebed.streams.commits import insist
-from lakebed.streams.domain import Domain, Memory, cluster_registry, domain_registry
+from lakebed.streams.domain import Domain, Memory, cluster_registry, domain_registry, registry_of
 from lakebed.streams.index import Bounds, Extent, Removal, bounds, locate
 from lakebed.streams.keys import domain_of, stream_domain, stream_key
 from lakebed.streams.lifecycle import TopicAdmin
@@ -63,6 +63,7 @@ __all__ = [
     "domain_registry",
     "insist",
     "locate",
+    "registry_of",
     "rules_of",
     "stream_domain",
     "stream_key",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from lakebed.clock import Clock
 from lakebed.config import WalSettings
-from lakebed.kernel import KERNEL_PARTS, CommitLog, Registry
+from lakebed.kernel import CLUSTER_LOG, KERNEL_PARTS, CommitLog, Registry
 from lakebed.objects import ObjectStore
 from lakebed.observe import Metrics
 from lakebed.streams.append import append_decision
@@ -40,6 +40,11 @@ def cluster_registry() -> Registry:
 def domain_registry() -> Registry:
     """The parts of a domain log's state."""
     return Registry([*KERNEL_PARTS, ProducersPart(), ArrivalsPart()])
+
+
+def registry_of(log: str) -> Registry:
+    """The parts of the state of the log called `log`."""
+    return cluster_registry() if log == CLUSTER_LOG else domain_registry()
 
 
 class Memory:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from lakebed.app import store_options
 from lakebed.cli.commands import run
-from lakebed.cli.opening import store_options
 from lakebed.config import load_settings
 
 
