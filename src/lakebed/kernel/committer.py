@@ -16,6 +16,7 @@ from typing import Any
 from lakebed.clock import Clock, jittered, within
 from lakebed.config import KernelSettings
 from lakebed.errors import Ambiguous, Closed, Exists, Unavailable
+from lakebed.kernel.ending import ended
 from lakebed.kernel.group import Decide, Plan, Planner, Transaction
 from lakebed.kernel.head import Head
 from lakebed.kernel.identity import oldest_version
@@ -81,11 +82,7 @@ class Committer:
         """Finish what is queued, then stop. What cannot be finished in time is told so."""
         self._closed = True
         self._arrived.set()
-        done, _ = await asyncio.wait({self._task}, timeout=self._settings.commit_timeout_s)
-        if not done:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        await ended(self._task, self._settings.commit_timeout_s)
         for waiting in self._queue:
             waiting.fail(Closed("the log was closed before this transaction's turn", "Open it and retry"))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 import msgspec
 
@@ -13,6 +12,7 @@ from lakebed.config import KernelSettings
 from lakebed.errors import Conflict, Corrupt, Unavailable
 from lakebed.kernel.bundle import BUNDLE_SIZE, bundle_name, encode_bundle
 from lakebed.kernel.checkpoint import POINTER, Pointer, checkpoint_name, encode_checkpoint
+from lakebed.kernel.ending import ended
 from lakebed.kernel.head import Head
 from lakebed.kernel.state import Snapshot
 from lakebed.kernel.store import Version
@@ -81,11 +81,7 @@ class Housekeeping:
         """Finish what is queued, then stop."""
         self._closed = True
         self._arrived.set()
-        done, _ = await asyncio.wait({self._task}, timeout=self._settings.commit_timeout_s)
-        if not done:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        await ended(self._task, self._settings.commit_timeout_s)
 
     async def _checkpoint_once(self, snapshot: Snapshot) -> None:
         try:
