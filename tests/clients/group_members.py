@@ -10,7 +10,10 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
+
+from tests.clients.foreign.programs import NAMES, foreign_member
 
 PATIENCE_S = 60.0
 
@@ -23,7 +26,7 @@ class Member:
         self.owned: set[int] = set()
         self.committed: dict[int, int] = {}
         self.read: list[tuple[int, int]] = []
-        command = [sys.executable, "-m", "tests.clients.group_member", json.dumps(options)]
+        command = _command(options)
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._reader = threading.Thread(target=self._follow, daemon=True)
         self._reader.start()
@@ -64,6 +67,13 @@ class Member:
             elif event == "committed":
                 self.committed |= dict(value)
             self.events.append((at_s, event, value))
+
+
+def _command(options: dict[str, Any]) -> list[str | Path]:
+    if options["client"] not in NAMES:
+        return [sys.executable, "-m", "tests.clients.group_member", json.dumps(options)]
+    words = [options[name] or "" for name in ("bootstrap", "topic", "group", "protocol", "instance")]
+    return [*foreign_member(options["client"]), *words[:2], "member", *words[2:]]
 
 
 class Group:

@@ -16,6 +16,7 @@ from tests.services.requirement import require
 
 _HERE = Path(__file__).parent
 _JAVA = _HERE.parents[1] / "services" / "java" / "Conformance.java"
+_JAVA_MEMBER = _JAVA.with_name("GroupMember.java")
 NAMES = ("java", "franz-go", "kafkajs", "kcat")
 
 
@@ -23,6 +24,15 @@ NAMES = ("java", "franz-go", "kafkajs", "kcat")
 def foreign_client(name: str) -> Client:
     """The client of that name, ready to be called."""
     return {"java": _java, "franz-go": _franz_go, "kafkajs": _kafkajs, "kcat": _kcat}[name]()
+
+
+@functools.cache
+def foreign_member(name: str) -> tuple[str | Path, ...]:
+    """The command of a member of a group; BOOTSTRAP TOPIC member GROUP PROTOCOL INSTANCE follow."""
+    if name == "java":
+        return tuple(java_command(compiled(_JAVA_MEMBER), _JAVA_MEMBER.stem))
+    program = foreign_client(name).command
+    return (program[0], Path(program[1]).with_name("member.js")) if name == "kafkajs" else program
 
 
 def _java() -> Client:

@@ -42,6 +42,13 @@ type record struct {
 }
 
 func main() {
+	if os.Args[3] == "member" {
+		if err := member(os.Args[1], os.Args[2], os.Args[4], os.Args[5], os.Args[6]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := run(ctx, os.Args[1], os.Args[2], os.Args[3], os.Args[4]); err != nil {

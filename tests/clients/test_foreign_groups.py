@@ -1,0 +1,68 @@
+"""Groups of clients of other languages on Lakebed: they share partitions, crash, come back and resume."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.clients.foreign.programs import foreign_member
+from tests.clients.group_members import Group, until
+from tests.clients.processes import BrokerProcess, broker_process
+from tests.clients.test_groups import PARTITIONS, QUICK, committed, made_topic, send
+
+pytestmark = pytest.mark.services
+KINDS = [
+    ("java", "range"),
+    ("java", "cooperative-sticky"),
+    ("java", "consumer"),
+    ("franz-go", "range"),
+    ("franz-go", "cooperative-sticky"),
+    ("franz-go", "consumer"),
+    ("kafkajs", ""),
+]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    folder = tmp_path_factory.mktemp("foreign-groups")
+    with broker_process(folder / "root", folder / "log", environment=QUICK) as process:
+        yield process
+
+
+@pytest.mark.parametrize(("client", "protocol"), KINDS)
+def test_members_of_other_languages_share_crash_and_resume(broker: BrokerProcess, client: str, protocol: str) -> None:
+    foreign_member(client)
+    topic = made_topic(broker.bootstrap)
+    send(broker.bootstrap, topic, 60)
+    with Group(broker.bootstrap, topic, PARTITIONS, client, protocol) as group:
+        doomed = group.join(3)
+        group.settle()
+        group.read_all(60)
+        group.kill(doomed)
+        group.settle()
+        for member in list(group.running):
+            group.leave(member)
+        assert committed(broker.bootstrap, group.id, topic) == dict.fromkeys(range(PARTITIONS), 10)
+        send(broker.bootstrap, topic, 30)
+        late = group.join()
+        until(lambda: len(late.read) >= 30, lambda: str(late.read))
+        assert min(offset for _, offset in late.read) == 10
+        group.check()
+
+
+@pytest.mark.parametrize(("client", "protocol"), [("java", "range"), ("franz-go", "range"), ("java", "consumer")])
+def test_static_member_of_another_language_gets_its_place_back(
+    broker: BrokerProcess, client: str, protocol: str
+) -> None:
+    topic = made_topic(broker.bootstrap)
+    with Group(broker.bootstrap, topic, PARTITIONS, client, protocol) as group:
+        other = group.join(instance="other")
+        restarted = group.join(instance="restarted")
+        group.settle()
+        before, owned = other.rebalances, set(restarted.owned)
+        (group.leave if protocol == "consumer" else group.kill)(restarted)
+        again = group.join(instance="restarted")
+        until(lambda: again.owned == owned, lambda: f"{again.owned} is not {owned}")
+        assert other.rebalances == before
+        group.check()
