@@ -53,6 +53,8 @@ VENDORS = {
     "prometheus_client": {"observe"},
     "click": {"cli"},
     "rich": {"cli"},
+    "confluent_kafka": {"cli"},
+    "kafka": {"cli"},
     "yaml": {"config", "steward"},
 }
 OPTIONAL_VENDORS = {"oxia", "grpc", "betterproto2", "xxhash"}

@@ -24,7 +24,7 @@ COMMANDS = {
     "groups": "Look at consumer groups and their lag, move their offsets, delete them.",
     "produce": "Send the lines of standard input to a topic, each as one record.",
     "consume": "Print the records of a topic: their values, or everything as JSON.",
-    "demo": "See a commit log at work, in a scratch folder.",
+    "demo": "See a commit log and a broker at work, in a scratch folder.",
     "log": "Look inside a commit log.",
     "config": "Look at the configuration.",
 }
