@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-SESSION_MS, HEARTBEAT_MS, POLL_S = 3_000, 200, 0.1
+SESSION_MS, HEARTBEAT_MS, POLL_S = 2_000, 200, 0.1
 
 
 def tell(event: str, value: object = None) -> None:
@@ -56,14 +56,18 @@ def confluent(options: dict[str, Any]) -> None:
         on_revoke=lambda _, places: tell("revoked", [place.partition for place in places]),
         on_lost=lambda _, places: tell("revoked", [place.partition for place in places]),
     )
+    pending = False
     while not leaves():
         messages = [each for each in consumer.consume(100, POLL_S) if each.error() is None]
-        if not messages:
+        if messages:
+            tell("read", [[each.partition(), each.offset()] for each in messages])
+        elif not pending:
             continue
-        tell("read", [[each.partition(), each.offset()] for each in messages])
+        pending = True  # a commit that a rebalance refuses is tried again
         try:
             done = consumer.commit(asynchronous=False)
             tell("committed", [[place.partition, place.offset] for place in done or [] if place.offset >= 0])
+            pending = False
         except KafkaException as error:
             tell("not committed", str(error))
     consumer.close()
@@ -91,14 +95,19 @@ def kafka_python(options: dict[str, Any]) -> None:
         fetch_max_wait_ms=50,
     )
     consumer.subscribe([options["topic"]], listener=Listener())
+    pending = False
     while not leaves():
         found = consumer.poll(timeout_ms=int(POLL_S * 1000))
-        if not found:
+        if found:
+            tell("read", [[place.partition, each.offset] for place, some in found.items() for each in some])
+        elif not pending:
             continue
-        tell("read", [[place.partition, each.offset] for place, some in found.items() for each in some])
+        pending = True
         try:
+            ends = [[place.partition, consumer.position(place)] for place in consumer.assignment()]
             consumer.commit()
-            tell("committed", [[place.partition, consumer.position(place)] for place in found])
+            tell("committed", [end for end in ends if end[1] is not None])
+            pending = False
         except KafkaError as error:
             tell("not committed", str(error))
     consumer.close()
@@ -127,15 +136,19 @@ async def aiokafka(options: dict[str, Any]) -> None:
     )
     consumer.subscribe([options["topic"]], listener=Listener())
     await consumer.start()
+    pending = False
     while not leaves():
         found = await consumer.getmany(timeout_ms=int(POLL_S * 1000))
-        if not found:
+        if found:
+            tell("read", [[place.partition, each.offset] for place, some in found.items() for each in some])
+        elif not pending:
             continue
-        tell("read", [[place.partition, each.offset] for place, some in found.items() for each in some])
-        ends = {place: some[-1].offset + 1 for place, some in found.items()}
+        pending = True
         try:
+            ends = {place: await consumer.position(place) for place in consumer.assignment()}
             await consumer.commit(ends)
             tell("committed", [[place.partition, offset] for place, offset in ends.items()])
+            pending = False
         except KafkaError as error:
             tell("not committed", str(error))
     await consumer.stop()

@@ -117,6 +117,16 @@ class Group:
         """Until `count` different records have been read by anybody."""
         until(lambda: len(self.seen()) >= count, lambda: f"{len(self.seen())} of {count} records were read")
 
+    def commit_all(self, offset: int) -> None:
+        """Until somebody has committed `offset` for every partition."""
+        wanted = dict.fromkeys(range(self.partitions), offset)
+        until(lambda: self.committed() == wanted, lambda: str(self.committed()))
+
+    def committed(self) -> dict[int, int]:
+        """The newest that members were told is committed."""
+        told = [place for member in self.members for place in list(member.committed.items())]
+        return {partition: max(offset for each, offset in told if each == partition) for partition, _ in told}
+
     def seen(self) -> set[tuple[int, int]]:
         return {place for member in self.members for place in list(member.read)}
 

@@ -13,10 +13,8 @@ from tests.clients.test_groups import PARTITIONS, QUICK, committed, made_topic, 
 
 pytestmark = pytest.mark.services
 KINDS = [
-    ("java", "range"),
     ("java", "cooperative-sticky"),
     ("java", "consumer"),
-    ("franz-go", "range"),
     ("franz-go", "cooperative-sticky"),
     ("franz-go", "consumer"),
     ("kafkajs", ""),
@@ -39,6 +37,7 @@ def test_members_of_other_languages_share_crash_and_resume(broker: BrokerProcess
         doomed = group.join(3)
         group.settle()
         group.read_all(60)
+        group.commit_all(10)
         group.kill(doomed)
         group.settle()
         for member in list(group.running):

@@ -15,13 +15,15 @@ public final class GroupMember {
     public static void main(String[] words) throws Exception {
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings(words))) {
             consumer.subscribe(List.of(words[1]), new Teller());
+            boolean pending = false;
             while (!closed) {
                 List<String> read = new ArrayList<>();
                 consumer.poll(Duration.ofMillis(100)).forEach(one -> read.add("[" + one.partition() + "," + one.offset() + "]"));
                 if (!read.isEmpty()) {
                     tell("read", read);
-                    commit(consumer);
                 }
+                // A commit that a rebalance refuses is tried again.
+                pending = (pending || !read.isEmpty()) && !commit(consumer);
             }
         }
         tell("left", List.of());
@@ -54,7 +56,7 @@ public final class GroupMember {
         if (words[4].equals("consumer")) {
             settings.put("group.protocol", "consumer");
         } else {
-            settings.put("session.timeout.ms", "3000");
+            settings.put("session.timeout.ms", "2000");
             settings.put("heartbeat.interval.ms", "200");
             String kind = words[4].equals("range") ? "RangeAssignor" : "CooperativeStickyAssignor";
             settings.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer." + kind);
@@ -65,14 +67,16 @@ public final class GroupMember {
         return settings;
     }
 
-    private static void commit(KafkaConsumer<byte[], byte[]> consumer) {
+    private static boolean commit(KafkaConsumer<byte[], byte[]> consumer) {
         try {
             List<String> done = new ArrayList<>();
             consumer.assignment().forEach(place -> done.add("[" + place.partition() + "," + consumer.position(place) + "]"));
             consumer.commitSync();
             tell("committed", done);
+            return true;
         } catch (KafkaException error) {
             tell("not committed", List.of());
+            return false;
         }
     }
 

@@ -27,11 +27,12 @@ func member(bootstrap, topic, group, protocol, instance string) error {
 	if err != nil {
 		return err
 	}
+	pending := false
 	for ctx.Err() == nil {
 		poll, done := context.WithTimeout(ctx, 100*time.Millisecond)
 		fetches := client.PollFetches(poll)
 		done()
-		readAndCommit(client, fetches)
+		pending = !readAndCommit(client, fetches, pending)
 	}
 	if instance == "" || protocol == "consumer" {
 		client.LeaveGroup()
@@ -43,7 +44,9 @@ func member(bootstrap, topic, group, protocol, instance string) error {
 
 func memberOptions(bootstrap, topic, group, protocol, instance string) []kgo.Opt {
 	named := func(event string) func(context.Context, *kgo.Client, map[string][]int32) {
-		return func(_ context.Context, _ *kgo.Client, places map[string][]int32) { tell(event, append([]int32{}, places[topic]...)) }
+		return func(_ context.Context, _ *kgo.Client, places map[string][]int32) {
+			tell(event, append([]int32{}, places[topic]...))
+		}
 	}
 	options := []kgo.Opt{
 		kgo.SeedBrokers(bootstrap),
@@ -51,7 +54,7 @@ func memberOptions(bootstrap, topic, group, protocol, instance string) []kgo.Opt
 		kgo.ConsumerGroup(group),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.DisableAutoCommit(),
-		kgo.SessionTimeout(3 * time.Second),
+		kgo.SessionTimeout(2 * time.Second),
 		kgo.HeartbeatInterval(200 * time.Millisecond),
 		kgo.FetchMaxWait(50 * time.Millisecond),
 		kgo.MetadataMinAge(100 * time.Millisecond),
@@ -74,25 +77,31 @@ func memberOptions(bootstrap, topic, group, protocol, instance string) []kgo.Opt
 	return options
 }
 
-func readAndCommit(client *kgo.Client, fetches kgo.Fetches) {
-	read, ends := [][2]int64{}, map[int32]int64{}
+// readAndCommit says whether nothing is left to commit: what a rebalance refuses is tried again.
+func readAndCommit(client *kgo.Client, fetches kgo.Fetches, pending bool) bool {
+	read := [][2]int64{}
 	for _, one := range fetches.Records() {
 		read = append(read, [2]int64{int64(one.Partition), one.Offset})
-		ends[one.Partition] = one.Offset + 1
 	}
-	if len(read) == 0 {
-		return
+	if len(read) == 0 && !pending {
+		return true
 	}
-	tell("read", read)
-	if err := client.CommitRecords(context.Background(), fetches.Records()...); err != nil {
+	if len(read) > 0 {
+		tell("read", read)
+	}
+	ends := client.UncommittedOffsets()
+	if err := client.CommitUncommittedOffsets(context.Background()); err != nil {
 		tell("not committed", err.Error())
-		return
+		return false
 	}
 	committed := [][2]int64{}
-	for partition, offset := range ends {
-		committed = append(committed, [2]int64{int64(partition), offset})
+	for _, places := range ends {
+		for partition, end := range places {
+			committed = append(committed, [2]int64{int64(partition), end.Offset})
+		}
 	}
 	tell("committed", committed)
+	return true
 }
 
 // tell prints one event with the time of the machine's monotonic clock, which Go keeps to itself.

@@ -5,7 +5,7 @@ const { Kafka, logLevel } = require("kafkajs");
 
 async function main([bootstrap, topic, , groupId]) {
   const kafka = new Kafka({ clientId: "member", brokers: bootstrap.split(","), logLevel: logLevel.NOTHING });
-  const timing = { sessionTimeout: 3000, heartbeatInterval: 200, rebalanceTimeout: 5000, maxWaitTimeInMs: 50 };
+  const timing = { sessionTimeout: 2000, heartbeatInterval: 200, rebalanceTimeout: 5000, maxWaitTimeInMs: 50 };
   const consumer = kafka.consumer({ groupId, metadataMaxAge: 1000, ...timing });
   let owned = [];
   const own = (partitions) => {
