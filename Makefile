@@ -37,7 +37,7 @@ test: setup ## everything; installs the servers it needs
 demo: setup ## the main job, end to end, in a scratch folder
 	$(BIN)/lakebed demo
 
-bench: setup ## PART=kernel [QUICK=1]
+bench: setup ## PART=kernel|stream [QUICK=1]: ratios against peers and floors
 	$(BIN)/python -m bench $(PART) $(if $(QUICK),--quick)
 
 soak: setup ## long runs: more kills, more races, more seeds
