@@ -51,6 +51,11 @@ class SlotLeader:
         return not self._over and self.lease.alive()
 
     @property
+    def over(self) -> bool:
+        """Whether it has stopped for good, though its lease may live on."""
+        return self._over
+
+    @property
     def has_members(self) -> bool:
         """Whether anybody is in any of its groups."""
         return len(self._timers) > 0

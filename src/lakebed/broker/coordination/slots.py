@@ -257,10 +257,12 @@ class Slots:
             await self._clock.sleep(self._leases.ttl_s / 4)
             try:
                 await self._look()
+                for slot in [slot for slot, leader in self._led.items() if leader.over]:
+                    await self._hand_back(slot)
                 for slot in self._orphans():
                     await self._take(slot)
                 await self._sweep()
-            except Unavailable as error:
+            except LakebedError as error:
                 self._logger.warning("slots could not be looked after", error=str(error))
 
     def _orphans(self) -> list[int]:
