@@ -18,7 +18,7 @@ from lakebed.kernel.group import next_timestamp
 from lakebed.kernel.head import Head
 from lakebed.kernel.history import version_at
 from lakebed.kernel.housekeeping import Housekeeping
-from lakebed.kernel.identity import Identity, birth, oldest_version
+from lakebed.kernel.identity import Identity, birth, identity_of, oldest_version
 from lakebed.kernel.metrics import LogMetrics
 from lakebed.kernel.operations import Commit
 from lakebed.kernel.parts import Registry
@@ -66,7 +66,8 @@ class CommitLog:
         loaded, began_s = await _load_or_create(store, registry, clock, create, settings.retention_s / 4)
         if loaded.damaged:
             logger.warning("damaged documents were passed over", log=store.name, names=list(loaded.damaged))
-        log_metrics = LogMetrics(metrics or Metrics(), clock, store.name)
+        named = identity_of(loaded.snapshot, store.name).name
+        log_metrics = LogMetrics(metrics or Metrics(), clock, named)
         log = cls(Head(store, registry, clock, log_metrics, settings.retention_s, loaded, began_s), settings, logger)
         for first in loaded.unbundled:
             log._housekeeping.bundle(first)
