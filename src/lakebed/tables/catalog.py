@@ -22,6 +22,7 @@ from lakebed.tables.trouble import asking_catalog
 
 NAME = "lakebed"
 """What SQL catalogs file our tables under."""
+_OPEN_TRIES = 5
 
 
 class LazyCatalog:
@@ -59,10 +60,10 @@ class LazyCatalog:
         properties = dict(self._properties)
         if properties["uri"].startswith("sqlite:") and "?" not in properties["uri"]:
             properties["uri"] += f"?timeout={self._timeout_s}"
-        try:
-            return SqlCatalog(NAME, **properties)
-        except OperationalError:  # two processes create the catalog's own tables at once, and one finds them made
-            return SqlCatalog(NAME, **properties)
+        for _ in range(_OPEN_TRIES - 1):
+            with suppress(OperationalError):  # another is creating the catalog's own tables: each try finds more of them made
+                return SqlCatalog(NAME, **properties)
+        return SqlCatalog(NAME, **properties)
 
 
 class _BoundedRestCatalog(RestCatalog):
