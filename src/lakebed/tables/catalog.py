@@ -61,7 +61,8 @@ class LazyCatalog:
         if properties["uri"].startswith("sqlite:") and "?" not in properties["uri"]:
             properties["uri"] += f"?timeout={self._timeout_s}"
         for _ in range(_OPEN_TRIES - 1):
-            with suppress(OperationalError):  # another is creating the catalog's own tables: each try finds more of them made
+            # Another may be creating the catalog's own tables: each try finds more of them made.
+            with suppress(OperationalError):
                 return SqlCatalog(NAME, **properties)
         return SqlCatalog(NAME, **properties)
 
