@@ -40,19 +40,15 @@ from lakebed.broker import (
     reserved_port,
 )
 from lakebed.clock import Clock, SystemClock
-from lakebed.config import Address, ObjectSettings, Secret, Settings
+from lakebed.config import Address, Settings
 from lakebed.http import FleetPages, HttpServer, Pages
 from lakebed.kernel import (
     CLUSTER_LOG,
     CommitLog,
-    FileLogStore,
     LogStore,
-    ObjectLogStore,
-    OxiaLogStore,
     Registry,
     Root,
     domain_log,
-    log_prefix,
     open_root,
 )
 from lakebed.objects import (
@@ -61,12 +57,23 @@ from lakebed.objects import (
     ObjectStore,
     OxiaClient,
     OxiaLeases,
-    StoreOptions,
     open_store,
     prove_preconditions,
 )
 from lakebed.observe import Health, Logs, Metrics
-from lakebed.streams import Domain, Memory, ProducerIds, Sweeper, TopicAdmin, cluster_registry, domain_registry
+from lakebed.streams import (
+    Domain,
+    Memory,
+    ProducerIds,
+    Sweeper,
+    TopicAdmin,
+    cluster_registry,
+    domain_registry,
+    lease_store,
+    log_store,
+    oxia_client,
+    store_options,
+)
 
 _BUCKET_LINGER_S = 0.05
 _POOL_BYTES = 64_000_000
@@ -234,10 +241,7 @@ class App:
         return self._oxia
 
     def _leases(self, objects: ObjectStore) -> Leases | OxiaLeases:
-        ttl_s = self.settings.leases.ttl_s
-        if self.settings.log_store.kind == "oxia":
-            return OxiaLeases(self._oxia_client(), self.clock, ttl_s)
-        return Leases(objects, self.clock, ttl_s)
+        return lease_store(self.settings, objects, self.clock, self._oxia_client)
 
     async def _open_domains(self, objects: ObjectStore, root: Root, memory: Memory) -> list[Domain]:
         linger_s = 0.0 if isinstance(objects, LocalStore) else _BUCKET_LINGER_S
@@ -321,43 +325,6 @@ class App:
         task = asyncio.get_running_loop().create_task(chores.run(), name="chores")
         self._stack.push_async_callback(chores.release)
         self._stack.push_async_callback(_cancelled, task)
-
-
-def log_store(
-    settings: Settings, objects: ObjectStore, name: str, clock: Clock, oxia: Callable[[], OxiaClient]
-) -> LogStore:
-    """Where the log `name` of a root lies. `oxia` is asked only when logs are kept there."""
-    kind, prefix = settings.log_store.kind, log_prefix(name)
-    if kind == "oxia":
-        return OxiaLogStore(oxia(), objects, prefix)
-    if isinstance(objects, LocalStore) and kind != "objects":
-        return FileLogStore(objects.root, prefix, objects)
-    return ObjectLogStore(objects, prefix, clock, settings.kernel.poll_interval_s)
-
-
-def oxia_client(settings: Settings, clock: Clock) -> OxiaClient:
-    """The client of the Oxia cluster that the settings name; it connects when it is first asked for something."""
-    return OxiaClient(str(settings.log_store.oxia_address), settings.log_store.oxia_namespace, clock=clock)
-
-
-def store_options(settings: ObjectSettings) -> StoreOptions:
-    """What an object store needs to know, secrets revealed."""
-
-    def revealed(secret: Secret | None) -> str | None:
-        return None if secret is None else secret.reveal()
-
-    return StoreOptions(
-        endpoint=settings.endpoint,
-        region=settings.region,
-        account=settings.account,
-        access_key=revealed(settings.access_key),
-        secret_key=revealed(settings.secret_key),
-        token=revealed(settings.token),
-        anonymous=settings.anonymous,
-        timeout_s=settings.timeout_s,
-        retry_timeout_s=settings.retry_timeout_s,
-        retries=settings.retries,
-    )
 
 
 def _policy(settings: Settings) -> Policy:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from lakebed.app import log_store, oxia_client, store_options
 from lakebed.clock import Clock, SystemClock
 from lakebed.config import Settings
 from lakebed.kernel import CommitLog, Identity, LogStore, domain_log
 from lakebed.objects import OxiaClient, open_store
-from lakebed.streams import registry_of
+from lakebed.streams import log_store, oxia_client, registry_of, store_options
 
 DEFAULT_LOG = domain_log(0)
 

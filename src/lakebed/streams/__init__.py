@@ -1,5 +1,6 @@
 """Streams: topics and their partitions, offsets, producers, retention; and reading a range wherever it lies."""
 
+from lakebed.streams.access import OpenRoot, lease_store, log_store, opened_root, oxia_client, store_options
 from lakebed.streams.append import append_decision
 from lakebed.streams.arrivals import Arrivals, ArrivalsPart
 from lakebed.streams.commits import insist
@@ -38,6 +39,7 @@ __all__ = [
     "Keep",
     "Kind",
     "Memory",
+    "OpenRoot",
     "OutOfRange",
     "ProducerIds",
     "ProducerState",
@@ -62,9 +64,14 @@ __all__ = [
     "domain_of",
     "domain_registry",
     "insist",
+    "lease_store",
     "locate",
+    "log_store",
+    "opened_root",
+    "oxia_client",
     "registry_of",
     "rules_of",
+    "store_options",
     "stream_domain",
     "stream_key",
     "value_of",

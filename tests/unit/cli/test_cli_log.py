@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from lakebed.app import store_options
 from lakebed.cli.commands import run
 from lakebed.config import load_settings
+from lakebed.streams import store_options
 
 
 @pytest.fixture(scope="module")
