@@ -7,6 +7,7 @@ from lakebed.config.load import DEFAULT_FILE, Loaded, load_settings
 from lakebed.config.render import default_file_text, effective_json, effective_text
 from lakebed.config.settings import (
     BrokerSettings,
+    FetchSettings,
     GroupsSettings,
     HttpSettings,
     KafkaSettings,
@@ -31,6 +32,7 @@ __all__ = [
     "Address",
     "BrokerSettings",
     "ByteCount",
+    "FetchSettings",
     "GroupsSettings",
     "HttpSettings",
     "KafkaSettings",

@@ -83,6 +83,18 @@ class WalSettings(Struct, frozen=True, kw_only=True):
     ] = field(name="gc_grace", default=Seconds(600))
 
 
+class FetchSettings(Struct, frozen=True, kw_only=True):
+    """Fetches from settled files, whose rows become record batches again"""
+
+    cache_bytes: Annotated[
+        ByteCount, Meta(ge=0, description="Batches made from settled files kept for the next consumer")
+    ] = ByteCount(128_000_000)
+    decode_bytes: Annotated[
+        ByteCount, Meta(ge=1_000_000, description="Bytes of settled rows that become batches at one time")
+    ] = ByteCount(64_000_000)
+    decode_threads: Annotated[int, Meta(ge=1, le=64, description="Threads that do it")] = 2
+
+
 class StreamSettings(Struct, frozen=True, kw_only=True):
     """Topics and their streams"""
 
@@ -269,7 +281,8 @@ class TablesSettings(Struct, frozen=True, kw_only=True):
     enabled: Annotated[bool, Meta(description="Whether topics are settled into tables; for the whole cluster")] = True
     namespace: Annotated[str, Meta(description="The Iceberg namespace of all topics' tables")] = "lakebed"
     catalog: Annotated[
-        Literal["sql", "rest"], Meta(description="sql: a file in the root, or a database; rest: an Iceberg REST catalog")
+        Literal["sql", "rest"],
+        Meta(description="sql: a file in the root, or a database; rest: an Iceberg REST catalog"),
     ] = "sql"
     catalog_uri: Annotated[
         Secret | None, Meta(description="Address of the catalog; unset, a sql catalog is a file in the root")
@@ -379,6 +392,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     kernel: KernelSettings = KernelSettings()
     log_store: LogStoreSettings = LogStoreSettings()
     wal: WalSettings = WalSettings()
+    fetch: FetchSettings = FetchSettings()
     streams: StreamSettings = StreamSettings()
     objects: ObjectSettings = ObjectSettings()
     leases: LeaseSettings = LeaseSettings()
