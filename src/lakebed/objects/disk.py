@@ -6,11 +6,13 @@ Nothing here decides anything; the order of the calls, and so what survives, is 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from pathlib import Path
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _O_TMPFILE: int = getattr(os, "O_TMPFILE", 0)
+_O_DIRECT: int = getattr(os, "O_DIRECT", 0)
 _OWN_DESCRIPTORS = "/proc/self/fd"
 
 
@@ -61,6 +63,19 @@ class Disk:
     def open_new(self, folder: Folder, name: str) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         return os.open(name, flags, 0o644, dir_fd=folder.fd)
+
+    def bypass_cache(self, fd: int, bypass: bool) -> bool:
+        """Have writes go straight from their buffers to the disk, or through the page cache; whether that can be had."""
+        if not _O_DIRECT:
+            return not bypass
+        flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+        try:
+            fcntl.fcntl(fd, fcntl.F_SETFL, flags | _O_DIRECT if bypass else flags & ~_O_DIRECT)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            return False
+        return True
 
     def write(self, fd: int, buffer: memoryview) -> int:
         return os.write(fd, buffer)

@@ -6,6 +6,7 @@ never shows a torn file, and a write that returned survives a power cut. All met
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections import OrderedDict
@@ -23,6 +24,8 @@ TEMPORARY_PREFIX = ".tmp-"
 
 _FOLDERS_OPEN_MAX = 256
 _PREPARED_MAX = 16
+_DIRECT_BYTES_MIN = 256 * 1024
+_PAGE_BYTES = 4096
 
 
 class Files:
@@ -206,15 +209,29 @@ class Files:
                 continue  # left by a crash, or made by another host with our process id
 
     def _fill(self, fd: int, body: Body | Sequence[Body], modified_ns: int | None) -> None:
-        buffers = [body] if isinstance(body, bytes | bytearray | memoryview) else body
-        for buffer in buffers:
-            self._write_all(fd, buffer)
+        if isinstance(body, bytes | bytearray | memoryview):
+            self._write_all(fd, self._written_directly(fd, memoryview(body).cast("B")))
+        else:
+            for buffer in body:
+                self._write_all(fd, memoryview(buffer).cast("B"))
         if modified_ns is not None:
             self._disk.set_modified(fd, modified_ns)
         self._disk.sync(fd)
 
-    def _write_all(self, fd: int, buffer: Body) -> None:
-        rest = memoryview(buffer).cast("B")
+    def _written_directly(self, fd: int, rest: memoryview) -> memoryview:
+        """Write the whole pages of a large body past the page cache, which would cost a copy and fresh memory. The rest."""
+        if len(rest) < _DIRECT_BYTES_MIN or not self._disk.bypass_cache(fd, True):
+            return rest
+        try:
+            while len(rest) >= _PAGE_BYTES:
+                rest = rest[self._disk.write(fd, rest[: len(rest) // _PAGE_BYTES * _PAGE_BYTES]) :]
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # not aligned in memory, or the file is not by now
+                raise
+        self._disk.bypass_cache(fd, False)
+        return rest
+
+    def _write_all(self, fd: int, rest: memoryview) -> None:
         while rest:
             rest = rest[self._disk.write(fd, rest) :]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from lakebed.clock import Clock, birth_ms
@@ -43,12 +43,12 @@ class Flush:
         self.txn_id = f"flush:{self._object_id}"
         self.size_bytes = sum([request.size_bytes for request in requests])
         self.put: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-        self.whole = bytearray()
+        self.whole = memoryview(b"")
         self.written: Written
         self._places: list[list[tuple[int, int, int]]] = []
 
-    def encode(self) -> None:
-        """Lay out the object. Afterwards the producers' own buffers are not needed any more."""
+    def encode(self, take: Callable[[int], memoryview]) -> None:
+        """Lay out the object in memory from `take`. Afterwards the producers' own buffers are not needed any more."""
         streams: dict[int, list[Payload]] = {}
         counts: dict[int, int] = {}
         for request in self._requests:
@@ -62,7 +62,7 @@ class Flush:
             request.pieces = ()
         born_ms = birth_ms(self._object_id)
         buffers, layouts = encode(self._object_id, self._domain, born_ms, sorted(streams.items()))
-        self.whole = sealed(buffers)
+        self.whole = sealed(buffers, take)
         self.written = Written(self.segment, born_ms, layouts)
         self._decide = self._publish(self.written)
 
@@ -74,9 +74,10 @@ class Flush:
         """Someone may still be reading `whole` for a write that was given up."""
         self._lent = True
 
-    def own(self) -> bytearray:
-        """The object's bytes, for the caller to change."""
-        return bytearray(self.whole) if self._lent else self.whole
+    def own(self) -> memoryview:
+        """The object's bytes, for the caller to change and to keep."""
+        whole, self.whole = self.whole, memoryview(b"")
+        return memoryview(bytearray(whole)) if self._lent else whole
 
     def answer(self, verdicts: Verdicts) -> None:
         by_stream = {layout.stream: judged for layout, judged in zip(self.written.layouts, verdicts, strict=True)}

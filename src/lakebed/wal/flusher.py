@@ -152,7 +152,7 @@ class Flusher:
         began_s = self._clock.monotonic_s()
         pause_s = _RETRY_FIRST_S
         try:
-            flush.encode()
+            flush.encode(self._tail.buffers.take)
             while True:
                 try:
                     await self._store.put(flush.segment, flush.whole)

@@ -7,7 +7,7 @@ chunks lie in order of their streams without gap or overlap, and no batch crosse
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -86,10 +86,20 @@ def encode(
     return buffers, layouts
 
 
-def sealed(buffers: Sequence[Buffer]) -> bytearray:
-    """The whole object in one piece, with its checksum."""
-    whole = bytearray().join(buffers)
-    whole += FOOTER.pack(crc32c(whole))
+def plain_memory(size: int) -> memoryview:
+    """`size` bytes to write to, from nowhere in particular."""
+    return memoryview(bytearray(size))
+
+
+def sealed(buffers: Sequence[Buffer], take: Callable[[int], memoryview] = plain_memory) -> memoryview:
+    """The whole object in one piece that `take` gave, with its checksum."""
+    whole = take(sum(map(len, buffers)) + FOOTER.size)
+    start = 0
+    for buffer in buffers:
+        end = start + len(buffer)
+        whole[start:end] = buffer
+        start = end
+    FOOTER.pack_into(whole, start, crc32c(whole[:start]))
     return whole
 
 

@@ -60,7 +60,9 @@ class Run:
         return Slice(views, size, ends[at])
 
 
-def patched_run(buffer: bytearray, shift: int, batches: Sequence[BatchSummary], offset_start: int, version: int) -> Run:
+def patched_run(
+    buffer: bytearray | memoryview, shift: int, batches: Sequence[BatchSummary], offset_start: int, version: int
+) -> Run:
     """The run of `batches`, whose positions less `shift` are places in `buffer`; writes their offsets into it."""
     spans: list[tuple[int, int]] = []
     offset = offset_start

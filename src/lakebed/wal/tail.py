@@ -8,11 +8,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 
+from lakebed.wal.buffers import ObjectBuffers, room_bytes
 from lakebed.wal.outcomes import Verdicts, Written, stretches
 from lakebed.wal.runs import Run, patched_run
 
 _BATCH_BYTES, _RUN_BYTES = 150, 500
 """What the memory of a batch and of a run takes beside their bytes: small batches count for what they really cost."""
+_BUFFERS_BYTES_MIN, _BUFFERS_SHARE = 64_000_000, 2
+"""Objects being written and answers being sent hold buffers too."""
 
 
 class TailCache:
@@ -20,6 +23,8 @@ class TailCache:
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
+        self.buffers = ObjectBuffers(max(_BUFFERS_BYTES_MIN, _BUFFERS_SHARE * limit_bytes))
+        """Memory for the objects that come here."""
         self._starts: dict[int, list[int]] = {}
         self._runs: dict[int, list[Run]] = {}
         self._objects: deque[tuple[int, list[int]]] = deque()
@@ -34,11 +39,12 @@ class TailCache:
         run = self._runs[stream][at]
         return run if offset < run.offset_end and run.version <= version else None
 
-    def keep(self, whole: bytearray, written: Written, verdicts: Verdicts, version: int) -> None:
+    def keep(self, whole: memoryview, written: Written, verdicts: Verdicts, version: int) -> None:
         """Take a published object. Its bytes are changed and must not be used by others any more."""
-        if len(whole) > self._limit_bytes:
+        size = room_bytes(len(whole))
+        if size > self._limit_bytes:
             return
-        streams, size = [], len(whole)
+        streams = []
         for layout, judged in zip(written.layouts, verdicts, strict=True):
             for first, last in stretches(judged):
                 run = patched_run(whole, 0, layout.batches[first:last], judged[first].base_offset, version)

@@ -31,7 +31,7 @@ class CountingStore(MemoryStore):
 
     async def put(self, key: Key, body: Body | Sequence[Body]) -> ETag:
         if key.startswith("wal/") and self.damage_at is not None:
-            assert isinstance(body, bytearray)
+            assert isinstance(body, memoryview)
             body = bytearray(body)
             body[self.damage_at] ^= 1
         return await super().put(key, body)

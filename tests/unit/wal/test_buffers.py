@@ -1,0 +1,60 @@
+"""Buffers for objects: aligned, used again when nobody sees them, and bounded."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lakebed.wal.buffers import SMALLEST_BYTES, ObjectBuffers, room_bytes
+
+MB = 1 << 20
+
+
+def address(view: memoryview) -> int:
+    return int(np.frombuffer(view, np.uint8).ctypes.data)
+
+
+def test_large_buffers_begin_at_a_page() -> None:
+    buffers = ObjectBuffers(16 * MB)
+    views = [buffers.take(size) for size in (SMALLEST_BYTES, MB + 1, 5 * MB)]
+    assert [address(view) % 4096 for view in views] == [0, 0, 0]
+    assert [len(view) for view in views] == [SMALLEST_BYTES, MB + 1, 5 * MB]
+
+
+def test_buffer_that_nobody_sees_is_handed_out_again() -> None:
+    buffers = ObjectBuffers(16 * MB)
+    view = buffers.take(MB)
+    first = address(view)
+    del view
+    assert address(buffers.take(MB)) == first
+
+
+def test_buffer_of_which_a_slice_lives_is_not_handed_out() -> None:
+    buffers = ObjectBuffers(16 * MB)
+    view = buffers.take(MB)
+    view[:5] = b"bytes"
+    kept = view[2:4].toreadonly()
+    del view
+    buffers.take(MB)[:5] = b"other"
+    assert bytes(kept) == b"te"
+
+
+def test_small_objects_take_no_more_than_their_size() -> None:
+    buffers = ObjectBuffers(16 * MB)
+    assert len(buffers.take(1000)) == room_bytes(1000) == 1000
+    assert buffers.known_bytes == 0
+
+
+def test_no_more_is_kept_than_allowed() -> None:
+    buffers = ObjectBuffers(4 * MB)
+    held = [buffers.take(MB) for _ in range(10)]
+    assert len(held) == 10
+    assert buffers.known_bytes == 4 * MB
+
+
+def test_free_buffers_make_way_for_another_size() -> None:
+    buffers = ObjectBuffers(4 * MB)
+    held = [buffers.take(MB) for _ in range(4)]
+    held.clear()
+    first = address(buffers.take(4 * MB))
+    assert buffers.known_bytes == 4 * MB
+    assert address(buffers.take(4 * MB)) == first
