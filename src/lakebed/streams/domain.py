@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from lakebed.clock import Clock
-from lakebed.config import WalSettings
+from lakebed.config import FetchSettings, WalSettings
 from lakebed.kernel import CLUSTER_LOG, KERNEL_PARTS, CommitLog, Registry
 from lakebed.objects import ObjectStore
 from lakebed.observe import Metrics
@@ -17,6 +17,7 @@ from lakebed.streams.producers import ProducersPart
 from lakebed.streams.reading import StreamReader
 from lakebed.streams.refresh import Refresher
 from lakebed.streams.retention import DeleteRange, delete_records_decision
+from lakebed.streams.settled_reader import SettledMemory, SettledReader
 from lakebed.streams.timestamps import TimeIndex
 from lakebed.wal import (
     DEFAULT_ZONE,
@@ -50,9 +51,10 @@ def registry_of(log: str) -> Registry:
 class Memory:
     """The memory that all domains of a process share: caches, and the budget of what is not acknowledged yet."""
 
-    def __init__(self, settings: WalSettings) -> None:
+    def __init__(self, settings: WalSettings, fetch: FetchSettings | None = None) -> None:
         self.tail = TailCache(settings.tail_cache_bytes)
         self.ranges = RangeCache(settings.range_cache_bytes)
+        self.settled = SettledMemory(fetch or FetchSettings())
         self.budget = Budget(settings.buffer_bytes)
 
 
@@ -75,10 +77,12 @@ class Domain:
         self.number = number
         self.log = log
         self._clock = clock
-        measures = WalMetrics(metrics or Metrics(), clock, number)
+        metrics = metrics or Metrics()
+        measures = WalMetrics(metrics, clock, number)
         wal = WalReader(store, memory.ranges, measures)
-        self.reader = StreamReader(log, memory.tail, wal, measures)
-        self.times = TimeIndex(wal)
+        self._settled = SettledReader(store, memory.settled, metrics, number)
+        self.reader = StreamReader(log, memory.tail, wal, self._settled, measures)
+        self.times = TimeIndex(wal, self._settled)
         self.arrivals = Arrivals(log)
         self.refresher = Refresher(log)
         self.collector = Collector(log, store, domain=number, clock=clock, settings=settings, metrics=measures)
@@ -109,3 +113,4 @@ class Domain:
         """Finish what has come in, wake who waits. The log and the store stay open."""
         await self.flusher.close()
         await self.arrivals.close()
+        await self._settled.close()

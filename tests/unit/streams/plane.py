@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakebed.clock import Clock, FakeClock, SystemClock
-from lakebed.config import KernelSettings, Seconds, StreamSettings, WalSettings
+from lakebed.config import FetchSettings, KernelSettings, Seconds, StreamSettings, WalSettings
 from lakebed.kernel import CommitLog, FileLogStore, Identity, LogStore, ObjectLogStore, Registry
 from lakebed.objects import Files, LocalStore, MemoryStore, ObjectStore
 from lakebed.records import ProduceRules, Record, build_batch, check_produce, read_records, split
@@ -76,7 +76,7 @@ class Plane:
                 assert isinstance(found, Fetched)
             for view in found.views:
                 records += [r for r in read_records(view, limit_bytes=1 << 24) if r.offset >= found.bounds.log_start]
-            if found.next_offset >= found.bounds.high_watermark or found.parquet is not None:
+            if found.next_offset >= found.bounds.high_watermark:
                 return records
             offset = found.next_offset
 
@@ -124,12 +124,13 @@ async def memory_plane(
     clock: Clock | None = None,
     settings: WalSettings = SETTINGS,
     kernel: KernelSettings | None = None,
+    fetch: FetchSettings | None = None,
 ) -> AsyncIterator[Plane]:
     """A plane over an object store, memory by default; a second one on the same store is a second broker."""
     clock = clock or SystemClock()
     store = store or MemoryStore(clock)
     stores = [ObjectLogStore(store, f"meta/{name}/_delta_log", clock, 0.01) for name in _names(domains)]
-    async for plane in _opened(store, stores, clock, settings, kernel):
+    async for plane in _opened(store, stores, clock, settings, kernel, fetch):
         yield plane
 
 
@@ -154,10 +155,15 @@ def _names(domains: int) -> list[str]:
 
 
 async def _opened(
-    store: ObjectStore, stores: Sequence[LogStore], clock: Clock, settings: WalSettings, kernel: KernelSettings | None
+    store: ObjectStore,
+    stores: Sequence[LogStore],
+    clock: Clock,
+    settings: WalSettings,
+    kernel: KernelSettings | None,
+    fetch: FetchSettings | None = None,
 ) -> AsyncIterator[Plane]:
     cluster = await open_log(stores[0], cluster_registry(), clock, kernel)
-    memory = Memory(settings)
+    memory = Memory(settings, fetch)
     domains = []
     for number, log_store in enumerate(stores[1:]):
         log = await open_log(log_store, domain_registry(), clock, kernel)

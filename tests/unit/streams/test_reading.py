@@ -1,4 +1,4 @@
-"""Locating and reading ranges, offsets by time, and Parquet entries that another room reads."""
+"""Locating and reading ranges, and offsets by time; `test_settled_reading.py` has those that lie in Parquet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakebed.config import ByteCount, WalSettings
 from lakebed.kernel import Add, Committed, Decision, Remove, View
 from lakebed.objects import MemoryStore
 from lakebed.records import Record, build_batch
-from lakebed.streams import NOWHERE, Fetched, InParquet, OutOfRange, locate
+from lakebed.streams import NOWHERE, Fetched, OutOfRange, locate
 from tests.unit.streams.plane import Plane, batch, memory_plane, offsets
 
 COLD = WalSettings(tail_cache_bytes=ByteCount(0))
@@ -74,9 +74,9 @@ async def test_offset_outside_is_out_of_range_and_the_end_is_empty() -> None:
         snapshot, reader = plane.domain.log.current, plane.domain.reader
         assert await reader.read(snapshot, stream, 2, 100) == OutOfRange((0, 1))  # type: ignore[arg-type]
         assert isinstance(await reader.read(snapshot, stream, -1, 100), OutOfRange)
-        assert await reader.read(snapshot, stream, 1, 100) == ([], 0, 1, (0, 1), None)
+        assert await reader.read(snapshot, stream, 1, 100) == ([], 0, 1, (0, 1))
         assert reader.at_hand(snapshot, stream, 5, 100) == ((0, 1),)
-        assert await reader.read(snapshot, 77 * 256, 0, 100) == ([], 0, 0, (0, 0), None)
+        assert await reader.read(snapshot, 77 * 256, 0, 100) == ([], 0, 0, (0, 0))
 
 
 async def test_locate_names_segments_ranges_and_batches() -> None:
@@ -95,22 +95,13 @@ async def test_locate_names_segments_ranges_and_batches() -> None:
         assert locate(snapshot, stream, 4, 100) == locate(snapshot, 99, 0, 100) == []
 
 
-async def test_parquet_is_named_for_the_room_that_reads_it() -> None:
+async def test_locate_names_parquet_files_as_a_whole() -> None:
     async with memory_plane(settings=COLD) as plane:
         (stream,) = (await plane.topic()).streams
         for n in range(6):
             await plane.send(stream, batch(b"%d" % n))
         await settle(plane, stream, 2, 4)
         snapshot = plane.domain.log.current
-        found = await plane.domain.reader.read(snapshot, stream, 0, 1 << 20)
-        assert isinstance(found, Fetched)
-        assert offsets(found) == [0, 1]
-        assert found.parquet is not None
-        assert (found.parquet.file_type, found.parquet.offset_start, found.next_offset) == ("parquet", 2, 2)
-        found = await plane.domain.reader.read(snapshot, stream, 3, 1 << 20)
-        assert isinstance(found, Fetched)
-        assert found.views == []
-        assert found.parquet is not None
         assert [extent.file_type for extent in locate(snapshot, stream, 1, 1 << 20)] == ["wal", "parquet", "wal", "wal"]
 
 
@@ -121,19 +112,6 @@ async def test_tail_cache_outlives_settling() -> None:
             await plane.send(stream, batch(b"%d" % n))
         await settle(plane, stream, 0, 4)
         assert [record.value for record in await plane.read_all(stream)] == [b"0", b"1", b"2", b"3"]
-
-
-async def test_reader_on_an_old_snapshot_finds_what_was_moved() -> None:
-    async with memory_plane(settings=COLD) as plane:
-        (stream,) = (await plane.topic()).streams
-        await plane.send(stream, batch(b"0"))
-        old = plane.domain.log.current
-        await settle(plane, stream, 0, 1)
-        (key,) = [info.key async for info in plane.store.list("wal/")]
-        await plane.store.delete(key)
-        found = await plane.domain.reader.read(old, stream, 0, 100)
-        assert isinstance(found, Fetched)
-        assert found.parquet is not None
 
 
 async def test_offsets_are_found_by_time() -> None:
@@ -162,17 +140,6 @@ async def test_greatest_time_among_deleted_records_does_not_count() -> None:
         await plane.domain.delete_records(stream, 1)
         snapshot = plane.domain.log.current
         assert await plane.domain.times.greatest(snapshot, stream) == (2, BASE_MS + 5)
-
-
-async def test_time_within_parquet_is_for_the_room_that_reads_it() -> None:
-    async with memory_plane() as plane:
-        (stream,) = (await plane.topic()).streams
-        for _ in range(3):
-            await plane.send(stream, batch(b"x", timestamp_ms=BASE_MS))
-        await settle(plane, stream, 0, 2)
-        found = await plane.domain.times.first_since(plane.domain.log.current, stream, 5)
-        assert isinstance(found, InParquet)
-        assert found.entry.offset_end == 2
 
 
 async def test_many_readers_share_the_work() -> None:

@@ -154,8 +154,6 @@ class _Fetch:
         target.span = found.bounds
         if isinstance(found, OutOfRange):
             self._out_of_range = True
-        elif found.parquet is not None and not found.views:
-            self._refuse(target, ErrorCode.KAFKA_STORAGE_ERROR)
         elif found.size_bytes <= room or not self._found_bytes:  # the first batch of all may be larger than the limits
             target.found = found.views
             self._found_bytes += found.size_bytes

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections import Counter
 
 from lakebed.broker.context import Call, Context
-from lakebed.errors import LakebedError
+from lakebed.errors import LakebedError, NotFound
 from lakebed.kernel import Snapshot
 from lakebed.protocol import Api, ErrorCode, code_for
 from lakebed.protocol import list_offsets as wire
-from lakebed.streams import NOWHERE, Domain, Found, InParquet, Topic, bounds
+from lakebed.streams import NOWHERE, Domain, Found, Topic, bounds
 
 API, VERSIONS = Api.LIST_OFFSETS, range(1, 12)
 
@@ -76,16 +76,17 @@ class _Look:
             return Found(span.log_start, -1)
         if timestamp in (LATEST_TIERED, EARLIEST_PENDING):
             return NOWHERE
-        if timestamp == GREATEST:
-            found = await domain.times.greatest(snapshot, stream)
-        else:
-            found = await domain.times.first_since(snapshot, stream, timestamp)
-        return _first_of(found)
+        try:
+            return await _by_time(domain, snapshot, stream, timestamp)
+        except NotFound:  # settling has moved it meanwhile
+            snapshot = self._fresh[domain.number] = await domain.refresher.refreshed()
+            return await _by_time(domain, snapshot, stream, timestamp)
 
 
-def _first_of(found: Found | InParquet) -> Found:
-    """Without the rows themselves, the entry's beginning is the latest offset that is certainly not too late."""
-    return Found(found.entry.offset_start, found.entry.timestamp_min) if isinstance(found, InParquet) else found
+async def _by_time(domain: Domain, snapshot: Snapshot, stream: int, timestamp: int) -> Found:
+    if timestamp == GREATEST:
+        return await domain.times.greatest(snapshot, stream)
+    return await domain.times.first_since(snapshot, stream, timestamp)
 
 
 def _refused(wanted: wire.ListOffsetsPartition, code: ErrorCode) -> wire.ListOffsetsPartitionResponse:
