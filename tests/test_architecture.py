@@ -86,6 +86,7 @@ LAZY_IMPORTERS = {
     "objects/oxia_channel.py": "the extra may be missing",
     "pipeline/__init__.py": "Spark and the table libraries are imported when they are first used",
     "protocol/loading.py": "an API's messages are imported when it is first spoken",
+    "tables/__init__.py": "the table libraries are imported when they are first used",
     "records/__init__.py": "the compiled kernels are imported when they are first used",
     "streams/settled_workers.py": "Arrow and the kernels are imported when a settled file is first read",
 }
