@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,9 +22,10 @@ from lakebed.errors import Invalid, NotFound
 from lakebed.objects import ObjectStore, StoreOptions
 from lakebed.observe import Metrics
 from lakebed.tables.delta_files import to_add, to_remove
+from lakebed.tables.delta_removed import removed_since
 from lakebed.tables.differences import difference, needs_present
 from lakebed.tables.file_io import sync_file
-from lakebed.tables.marks import JOB, ROOT_ID, SEQUENCE, TOPIC_ID, VERSION, identity
+from lakebed.tables.marks import JOB, RESTORED, ROOT_ID, SEQUENCE, TOPIC_ID, VERSION, identity
 from lakebed.tables.measures import TableMetrics
 from lakebed.tables.paths import delta_folder, delta_log_folder, from_delta, local_folder, quoted_for_delta, table_name
 from lakebed.tables.port import Change, ForeignCommit, Job, TableCommit, TableRef, TableState, is_done
@@ -80,10 +82,12 @@ class DeltaTables:
         return await self._of(ref, lambda table: frozenset(_present(table, ref)))
 
     async def named(self, ref: TableRef) -> frozenset[str]:
-        """Delta's log does not offer old versions' files by name; the collector's grace stands for them."""
-        return await self.files(ref)
+        """Old versions are offered for `time_travel`: whatever was removed since then is part of one of them."""
+        now = await self.files(ref)
+        since_ms = self._clock.now_ms() - self._settings.time_travel_s * 1000
+        return now | await removed_since(self._store, ref, since_ms)
 
-    async def expire(self, ref: TableRef, before_ms: int) -> int:
+    async def expire(self, ref: TableRef, before_ms: int, unnamed_before_ms: int | None = None) -> int:
         """The log's own retention decides which versions go; those it needs to build newer ones from stay."""
         before = await self._count_versions(ref)
         await self._of(ref, DeltaTable.cleanup_metadata)
@@ -165,11 +169,11 @@ class DeltaTables:
                 self._sync(ref, table.version())
                 return TableCommit(table.version(), repeated=True, foreign=foreign)
             actions = self._resolve(table, ref, change)
-            if not actions:
+            if not actions and not (change.exactly and foreign):
                 return TableCommit(table.version(), repeated=False, foreign=foreign)
             version = table.version() + 1
             try:
-                self._write(table, ref, job, actions)
+                self._write(table, ref, job, actions, restoring=change.exactly)
             except CommitFailedError:
                 return None
             self._sync(ref, version)
@@ -184,8 +188,10 @@ class DeltaTables:
         removes = [to_remove(present[path], data_change=is_news, now_ms=now_ms) for path in gone]
         return [*removes, *(to_add(wanted[path], ref, data_change=is_news, now_ms=now_ms) for path in new)]
 
-    def _write(self, table: DeltaTable, ref: TableRef, job: Job, actions: list[AddAction | RemoveAction]) -> None:
-        said = {JOB: job.id, SEQUENCE: job.sequence, ROOT_ID: self._root_id}
+    def _write(
+        self, table: DeltaTable, ref: TableRef, job: Job, actions: list[AddAction | RemoveAction], *, restoring: bool
+    ) -> None:
+        said = {JOB: job.id, SEQUENCE: job.sequence, ROOT_ID: self._root_id} | ({RESTORED: True} if restoring else {})
         numbered = [Transaction(_application(ref), job.sequence)]
         table.create_write_transaction(
             actions,
@@ -240,8 +246,9 @@ def _job_of(recent: list[dict[str, Any]], sequence: int) -> str | None:
 
 
 def _foreign(recent: list[dict[str, Any]]) -> tuple[ForeignCommit, ...]:
+    """Those of others, newest first; what a restored table has behind it is undone, and told no more."""
     return tuple(
         ForeignCommit(entry["version"], entry.get("operation", "unknown"), entry.get("timestamp", 0))
-        for entry in recent
+        for entry in takewhile(lambda entry: RESTORED not in entry, recent)
         if ROOT_ID not in entry
     )

@@ -16,8 +16,10 @@ def difference(change: Change, present: Set[str], table: str) -> tuple[list[str]
     """Paths to add and paths to remove, in order; `present` may be empty for a change that only adds."""
     wanted = {file.path for file in change.added}
     new, gone = wanted, set(change.removed)
+    if change.if_there:
+        gone &= present
     if change.exactly:
-        new, gone = wanted - present, set(present) - wanted
+        new, gone = wanted - present, set(present) - wanted - change.kept
     if disputed := sorted(gone - present) or sorted(new & present):
         more = f" and {len(disputed) - 1} more" if len(disputed) > 1 else ""
         raise Conflict(

@@ -7,7 +7,7 @@ the job done. Nothing here deletes a data file.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from pyiceberg.exceptions import (
@@ -27,7 +27,7 @@ from lakebed.observe import Metrics
 from lakebed.tables import iceberg_head as head
 from lakebed.tables.catalog import LazyCatalog
 from lakebed.tables.differences import difference, needs_present
-from lakebed.tables.iceberg_files import below_root, data_files, to_data_file
+from lakebed.tables.iceberg_files import all_data_files, below_root, data_files, to_data_file, youngest_ms
 from lakebed.tables.iceberg_sweep import sweep_metadata
 from lakebed.tables.marks import TOPIC
 from lakebed.tables.measures import TableMetrics
@@ -88,15 +88,24 @@ class IcebergTables:
 
     async def named(self, ref: TableRef) -> frozenset[str]:
         def everywhere(table: Table) -> frozenset[str]:
-            seen = {file.file_path for snapshot in table.snapshots() for file in data_files(snapshot, table.io)}
-            return frozenset(below_root(path, self._root) for path in seen)
+            return frozenset(below_root(file.file_path, self._root) for file in all_data_files(table))
 
         return await self._of(ref, everywhere)
 
-    async def expire(self, ref: TableRef, before_ms: int) -> int:
+    async def youngest(self, ref: TableRef) -> Mapping[str, int]:
+        """The time of the youngest row of each file, where the table knows it; files of others may not say."""
+
+        def current(table: Table) -> dict[str, int]:
+            times = {file.file_path: youngest_ms(file) for file in data_files(table.current_snapshot(), table.io)}
+            return {below_root(path, self._root): time for path, time in times.items() if time is not None}
+
+        return await self._of(ref, current)
+
+    async def expire(self, ref: TableRef, before_ms: int, unnamed_before_ms: int | None = None) -> int:
         count = await self._of(ref, lambda table: _expire(table, before_ms))
         table = await asyncio.to_thread(self._load, ref)
-        await sweep_metadata(table, self._root, self._store, self._options, before_ms)
+        unnamed_before_ms = before_ms if unnamed_before_ms is None else unnamed_before_ms
+        await sweep_metadata(table, self._root, self._store, self._options, unnamed_before_ms)
         return count
 
     async def detach(self, ref: TableRef) -> None:
@@ -153,11 +162,11 @@ class IcebergTables:
             return TableCommit(last.snapshot_id, repeated=True, foreign=foreign)
         with asking_catalog(f"committing to the table of {ref.topic}", writing=True):
             added, removed = self._resolve(table, change)
-            if not added and not removed:
+            if not added and not removed and not (change.exactly and foreign):
                 current = table.current_snapshot()
                 return TableCommit(None if current is None else current.snapshot_id, repeated=False, foreign=foreign)
             try:
-                snapshot_id = self._write(table, job, added, removed)
+                snapshot_id = self._write(table, job, added, removed, restoring=change.exactly)
             except CommitFailedException:
                 return None
         return TableCommit(snapshot_id, repeated=False, foreign=foreign)
@@ -172,11 +181,12 @@ class IcebergTables:
         wanted = {file.path: file for file in change.added}
         return [to_data_file(wanted[path], self._root, table) for path in new], [present[path] for path in gone]
 
-    def _write(self, table: Table, job: Job, added: list[DataFile], removed: list[DataFile]) -> int:
+    def _write(self, table: Table, job: Job, added: list[DataFile], removed: list[DataFile], *, restoring: bool) -> int:
         transaction = table.transaction()
         if surplus := head.surplus_snapshots(table, self._settings.snapshots_max):
             ExpireSnapshots(transaction).by_ids(surplus).commit()
-        update = transaction.update_snapshot(snapshot_properties=head.snapshot_properties(job, self._root_id))
+        said = head.snapshot_properties(job, self._root_id, restoring=restoring)
+        update = transaction.update_snapshot(snapshot_properties=said)
         producer = update.overwrite() if removed else update.merge_append()
         for file in added:
             producer.append_data_file(file)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyiceberg.conversions import to_bytes
+from pyiceberg.conversions import from_bytes, to_bytes
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
@@ -54,6 +54,20 @@ def data_files(snapshot: Snapshot | None, io: FileIO) -> Iterator[DataFile]:
         for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
             entry.data_file.spec_id = manifest.partition_spec_id
             yield entry.data_file
+
+
+def all_data_files(table: Table) -> Iterator[DataFile]:
+    """Every data file that is live in any state the table offers; what states share is read once."""
+    manifests = {each.manifest_path: each for state in table.snapshots() for each in state.manifests(table.io)}
+    for manifest in manifests.values():
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+            yield entry.data_file
+
+
+def youngest_ms(file: DataFile) -> int | None:
+    """The latest timestamp among a file's rows, or None when the manifest does not say."""
+    bound = (file.upper_bounds or {}).get(TIMESTAMP)
+    return None if bound is None else -(-int(from_bytes(TimestamptzType(), bound)) // 1000)
 
 
 def below_root(location: str, root: str) -> str:

@@ -7,6 +7,7 @@ expire, properties do not.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
@@ -15,6 +16,7 @@ from lakebed.errors import Invalid
 from lakebed.tables.marks import (
     JOB,
     KIND,
+    RESTORED,
     ROOT,
     ROOT_ID,
     SEQUENCE,
@@ -83,8 +85,9 @@ def head_properties(job: Job, snapshot_id: int) -> dict[str, str]:
     return {SEQUENCE: str(job.sequence), JOB: job.id, SNAPSHOT: str(snapshot_id)}
 
 
-def snapshot_properties(job: Job, root_id: str) -> dict[str, str]:
-    return {SEQUENCE: str(job.sequence), JOB: job.id, ROOT_ID: root_id}
+def snapshot_properties(job: Job, root_id: str, *, restoring: bool = False) -> dict[str, str]:
+    said = {SEQUENCE: str(job.sequence), JOB: job.id, ROOT_ID: root_id}
+    return said | {RESTORED: "true"} if restoring else said
 
 
 def free_snapshots(table: Table) -> list[Snapshot]:
@@ -101,10 +104,14 @@ def surplus_snapshots(table: Table, snapshots_max: int) -> list[int]:
 
 
 def foreign_commits(table: Table) -> tuple[ForeignCommit, ...]:
-    """Snapshots behind the current one that are not ours, newest first; and a current one that we had left behind."""
+    """Snapshots behind the current one that are not ours, newest first; and a current one that we had left behind.
+
+    What a restored table has behind it is undone, and told no more.
+    """
     metadata = table.metadata
     lineage = list(ancestors_of(metadata.current_snapshot(), metadata))
-    found = [_foreign(snapshot) for snapshot in lineage if not _is_ours(snapshot)]
+    since = takewhile(lambda snapshot: not _has_restored(snapshot), lineage)
+    found = [_foreign(snapshot) for snapshot in since if not _is_ours(snapshot)]
     expected = read_head(table).snapshot_id
     if expected is not None and expected not in {snapshot.snapshot_id for snapshot in lineage}:
         current = lineage[0].snapshot_id if lineage else 0
@@ -114,6 +121,10 @@ def foreign_commits(table: Table) -> tuple[ForeignCommit, ...]:
 
 def _is_ours(snapshot: Snapshot) -> bool:
     return snapshot.summary is not None and snapshot.summary.get(ROOT_ID) is not None
+
+
+def _has_restored(snapshot: Snapshot) -> bool:
+    return snapshot.summary is not None and snapshot.summary.get(RESTORED) is not None
 
 
 def _foreign(snapshot: Snapshot) -> ForeignCommit:

@@ -11,6 +11,8 @@ from lakebed.tables.schema import SCHEMA_VERSION
 TOPIC, TOPIC_ID, KIND = "lakebed.topic", "lakebed.topic_id", "lakebed.kind"
 ROOT, ROOT_ID, VERSION = "lakebed.root", "lakebed.root_id", "lakebed.schema_version"
 SEQUENCE, JOB, SNAPSHOT = "lakebed.sequence", "lakebed.job", "lakebed.snapshot"
+RESTORED = "lakebed.restored"
+"""On the commit that undid what others had done: what lies behind it needs no remedy any more."""
 
 
 def identity(ref: TableRef, root: str, root_id: str) -> dict[str, str]:

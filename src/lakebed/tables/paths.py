@@ -7,6 +7,7 @@ different for every topic and made of what every catalog accepts (small letters,
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
@@ -23,6 +24,10 @@ _LOOKS_HASHED = re.compile(r".*_[0-9a-f]{8}")
 _DEAD_LETTERS_END = "_dead_letters"
 _NAME_CHARS_MAX = 180
 _ATTEMPT = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_DATA_FILE = re.compile(
+    r"delta/[^/]+/data/p(?P<partition>\d{5,})/"
+    r"(?P<start>\d{20})-(?P<end>\d{20})-(?P<attempt>[A-Za-z0-9._-]{1,100})\.parquet"
+)
 
 
 def delta_folder(ref: TableRef) -> str:
@@ -49,6 +54,24 @@ def data_file(ref: TableRef, partition: int, offset_start: int, offset_end: int,
     if not _ATTEMPT.fullmatch(attempt_id):
         raise Invalid(f"attempt {attempt_id!r} cannot be part of a path", "Use letters, digits, '.', '_' and '-'")
     return f"{data_folder(ref)}p{partition:05d}/{offset_start:020d}-{offset_end:020d}-{attempt_id}.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class DataFileName:
+    """What a data file's own path says of it."""
+
+    partition: int
+    offset_start: int
+    offset_end: int
+    attempt_id: str
+
+
+def read_data_file(path: str) -> DataFileName | None:
+    """Back from `data_file`; None for a file that Lakebed did not name."""
+    found = _DATA_FILE.fullmatch(path)
+    if found is None:
+        return None
+    return DataFileName(int(found["partition"]), int(found["start"]), int(found["end"]), found["attempt"])
 
 
 def in_delta(ref: TableRef, path: str) -> str:

@@ -84,7 +84,11 @@ class Change:
     same_rows: bool = False
     """The rows only move from file to file: incremental readers have nothing new to read."""
     exactly: bool = False
-    """The table shall hold `added` and nothing else, whatever it holds now."""
+    """The table shall hold `added` and `kept` and nothing else, whatever it holds now."""
+    kept: frozenset[str] = frozenset()
+    """With `exactly`: files that stay where they are there; what is in neither set goes."""
+    if_there: bool = False
+    """A file to be removed that is not there is gone already, and no reason to refuse the rest."""
 
     def __post_init__(self) -> None:
         paths = [file.path for file in self.added]
@@ -148,11 +152,15 @@ class TableFormat(Protocol):
         ...
 
     async def named(self, ref: TableRef) -> frozenset[str]:
-        """`files`, and those of every older state that the table still offers by name."""
+        """`files`, and those of every older state that the table still offers."""
         ...
 
-    async def expire(self, ref: TableRef, before_ms: int) -> int:
-        """Forget states older than `before_ms`; no data file is touched. Answers how many were forgotten."""
+    async def expire(self, ref: TableRef, before_ms: int, unnamed_before_ms: int | None = None) -> int:
+        """Forget states older than `before_ms`; no data file is touched. Answers how many were forgotten.
+
+        Metadata that no state names goes when it is older than `unnamed_before_ms` (unset: `before_ms`): readers and commits
+        under way must not need it any more.
+        """
         ...
 
     async def detach(self, ref: TableRef) -> None:

@@ -80,8 +80,8 @@ class TableSet:
         return await self._commit(ref, job, Change(tuple(added), tuple(removed), same_rows=True))
 
     async def drop_files(self, ref: TableRef, job: Job, removed: Sequence[str]) -> Mapping[str, TableCommit]:
-        """Rows leave the tables by whole files, as table retention wants."""
-        return await self._commit(ref, job, Change(removed=tuple(removed)))
+        """Rows leave the tables by whole files, as table retention wants; those that have left already are no trouble."""
+        return await self._commit(ref, job, Change(removed=tuple(removed), if_there=True))
 
     async def restore(self, ref: TableRef, job: Job, files: Sequence[SettledFile]) -> Mapping[str, TableCommit]:
         """The tables hold exactly these files again, whatever a foreign commit has made of them."""
@@ -95,9 +95,9 @@ class TableSet:
         """Every file that either table still names; none of them may be deleted."""
         return frozenset().union(*[await each.named(ref) for each in self.formats])
 
-    async def expire(self, ref: TableRef, before_ms: int) -> Mapping[str, int]:
+    async def expire(self, ref: TableRef, before_ms: int, unnamed_before_ms: int | None = None) -> Mapping[str, int]:
         """Forget old states of the tables; data files stay."""
-        return {each.name: await each.expire(ref, before_ms) for each in self.formats}
+        return {each.name: await each.expire(ref, before_ms, unnamed_before_ms) for each in self.formats}
 
     async def detach(self, ref: TableRef) -> None:
         """The topic is gone, its tables stay, its name is free."""
