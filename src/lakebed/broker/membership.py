@@ -1,17 +1,18 @@
 """Brokers of one root find each other by leases: each renews one that says who it is and where it listens.
 
 Who is a member is a hint, never a right: a list that is a little old sends a client to a broker that is gone, and the
-client comes back.
+client comes back. A broker that was killed is left out as soon as its connections end, before its lease does.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import msgspec
 
+from lakebed.broker.peers import Peers
 from lakebed.broker.routing import Member
 from lakebed.clock import Clock
 from lakebed.config import Address
@@ -45,6 +46,8 @@ class Membership:
         self._lease: Lease | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._me: Member | None = None
+        self._others: tuple[Member, ...] = ()
+        self._peers = Peers(clock, self._recount)
         self.members: tuple[Member, ...] = ()
         """All brokers, this one among them, in order of id."""
 
@@ -64,11 +67,11 @@ class Membership:
 
     async def refresh(self) -> None:
         """Read who is there."""
-        found = [_member(holding) for holding in await self._leases.holders(PREFIX)]
-        mine = set(self.me.listeners.values())
-        # A broker that died where this one listens now is still in the list until its lease runs out.
-        others = [m for m in found if m is not None and m.id != self.me.id and mine.isdisjoint(m.listeners.values())]
-        self.members = tuple(sorted([*others, self.me], key=lambda member: member.id))
+        found = [(holding.holder, _member(holding)) for holding in await self._leases.holders(PREFIX)]
+        others = [(born, member) for born, member in found if member is not None and member.id != self.me.id]
+        self._others = _newest_at_each_address(others, self.me)
+        self._peers.follow(self._others, next(iter(self.me.listeners)))
+        self._recount()
 
     def problem(self) -> str | None:
         """For readiness: why others do not see this broker."""
@@ -81,11 +84,19 @@ class Membership:
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
+        await self._peers.close()
         if self._lease is not None:
             try:
                 await self._leases.release(self._lease)
             except Unavailable as error:
                 self._logger.warning("the broker's lease was not released", error=str(error))
+
+    def _recount(self) -> None:
+        there = [member for member in self._others if not self._peers.is_gone(member)]
+        members = tuple(sorted([*there, self.me], key=lambda member: member.id))
+        if members != self.members:
+            self._logger.info("brokers", ids=[member.id for member in members])
+            self.members = members
 
     async def _take_lowest(self, draft: Member) -> Member:
         for number in range(FIRST_ID, FIRST_ID + _IDS_TRIED_MAX):
@@ -131,6 +142,16 @@ class Membership:
         except Fenced:
             self._logger.warning("the broker's lease was taken while it slept", id=self.me.id)
             self._lease = None
+
+
+def _newest_at_each_address(found: Iterable[tuple[str, Member]], me: Member) -> tuple[Member, ...]:
+    """Those that did not die where this one, or a younger one, listens now. Holders' names sort by birth."""
+    taken, kept = set(me.listeners.values()), []
+    for _, member in sorted(found, key=lambda each: each[0], reverse=True):
+        if taken.isdisjoint(member.listeners.values()):
+            kept.append(member)
+            taken |= set(member.listeners.values())
+    return tuple(kept)
 
 
 def _data(member: Member) -> dict[str, object]:
