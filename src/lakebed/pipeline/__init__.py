@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lakebed.pipeline.session import spark_session
+    from lakebed.pipeline.source import register
 
-__all__ = ["spark_session"]
+__all__ = ["register", "spark_session"]
 
 _WHEN_ASKED_FOR = {
+    "register": "source",
     "spark_session": "session",
 }
 

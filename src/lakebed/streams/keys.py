@@ -20,6 +20,9 @@ OPENING = "stream_opening/"
 PURGE = "stream_purge/"
 LOG_START = "log_start/"
 PARQUET_GONE = "parquet_gone/"
+SINK = "sink/"
+TABLES_ORPHANED = "tables_orphaned/"
+TABLES_TRIMMED = "tables_trimmed/"
 PRODUCER_MARKS = "producer_marks"
 
 DOMAINS_MAX = 256

@@ -1,0 +1,76 @@
+"""The batch read: a topic at one version of its log, settled and unsettled parts alike.
+
+Invariant: the log is refreshed when the read is planned, so a read planned after an acknowledgement contains the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from lakebed.errors import Invalid
+from lakebed.kernel import CommitLog, Snapshot, Version
+from lakebed.pipeline.source.loop import OwnLoop
+from lakebed.pipeline.source.options import ReadOptions
+from lakebed.pipeline.source.plan import Bound, Task, plan_tasks, resolve
+from lakebed.pipeline.source.predicate import Predicate, predicate_of
+from lakebed.pipeline.source.rows import read_task
+from lakebed.streams import OpenRoot, Topic, bounds
+
+
+class BatchReader(DataSourceReader):
+    """Plans on the driver, reads in tasks."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._predicate = Predicate()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
+        """Learn what need not be read. Spark filters again, so nothing rests on our judgement."""
+        self._predicate = predicate_of(filters)
+        return iter(filters)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        with OwnLoop(self._options.place) as loop:
+            root = loop.root()
+            return loop.run(planned(root, self._options, self._predicate))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, Task):  # Spark asks for None when nothing was planned
+            yield from read_task(partition, self._options, self._schema, self._predicate.timestamp_us)
+
+
+async def planned(root: OpenRoot, options: ReadOptions, predicate: Predicate) -> list[Task]:
+    """The tasks that read what the options ask for."""
+    topic = await root.topic(options.topic)
+    snapshot = await root.domains[topic.domain].refresh()
+    wanted = resolve(snapshot, topic.streams, options.starting, options.ending)
+    if options.as_of_version is not None or options.as_of_ms is not None:
+        old = await _as_of(root.domains[topic.domain], options)
+        wanted = [_cut(bound, old) for bound in wanted]
+    _check_partitions(options, topic)
+    return plan_tasks(snapshot, wanted, predicate, options.task_bytes_max, options.tasks_min)
+
+
+async def _as_of(log: CommitLog, options: ReadOptions) -> Snapshot:
+    version = options.as_of_version
+    return await log.snapshot(None if version is None else Version(version), options.as_of_ms)
+
+
+def _cut(bound: Bound, old: Snapshot) -> Bound:
+    """A stream only grows: as it was is as it is, up to where it ended."""
+    return bound._replace(end=max(bound.start, min(bound.end, bounds(old, bound.stream).high_watermark)))
+
+
+def _check_partitions(options: ReadOptions, topic: Topic) -> None:
+    for offsets in (options.starting, options.ending):
+        unknown = sorted(set(offsets.given) - set(range(len(topic.streams))))
+        if unknown:
+            raise Invalid(
+                f"offsets are given for partition {unknown[0]}; topic {topic.name} has {len(topic.streams)}",
+                "Name partitions that exist",
+            )

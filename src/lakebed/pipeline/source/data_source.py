@@ -1,0 +1,68 @@
+"""`lakebed` as a Spark data source: `spark.read.format("lakebed").load("orders")`, readStream, write and writeStream.
+
+Spark makes the source anew in a process of its own whenever it plans, so a source is a name, a place and options, nothing more.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from lakebed.errors import Invalid
+from lakebed.pipeline.source.batch import BatchReader
+from lakebed.pipeline.source.options import Place, read_options, write_options
+from lakebed.pipeline.source.schema import check_schema, chosen_schema
+from lakebed.pipeline.source.stream import TopicStreamReader
+from lakebed.pipeline.source.writer import BatchWriter, StreamWriter
+
+NAME = "lakebed"
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+class LakebedSource(DataSource):
+    """Topics of the root that `place` or the options name."""
+
+    place: ClassVar[Place] = Place()
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        return chosen_schema(read_options(self.options, self.place, stream=False).columns)
+
+    def reader(self, schema: StructType) -> BatchReader:
+        return BatchReader(read_options(self.options, self.place, stream=False), check_schema(schema))
+
+    def streamReader(self, schema: StructType) -> TopicStreamReader:
+        return TopicStreamReader(read_options(self.options, self.place, stream=True), check_schema(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        _only_append(overwrite)
+        return BatchWriter(write_options(self.options, self.place), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        _only_append(overwrite)
+        return StreamWriter(write_options(self.options, self.place), schema)
+
+
+def register(spark: SparkSession, *, root: str | None = None, config: str | None = None) -> None:
+    """Let the session know the format `lakebed`. The root and configuration meant here are the default of every read and write.
+
+    Workers read the configuration themselves: it must be found at the same place where they run.
+    """
+    spark.conf.set(_PUSHDOWN, "true")
+    spark.dataSource.register(source_at(Place.here(root, config)))
+
+
+def source_at(place: Place) -> type[DataSource]:
+    """The source with a default place. The class is made on the fly so that the place travels with it to Spark's processes."""
+    return type("LakebedSourceAtPlace", (LakebedSource,), {"place": place})
+
+
+def _only_append(overwrite: bool) -> None:
+    if overwrite:
+        raise Invalid("a topic cannot be overwritten", "Use mode('append') or outputMode('append')")
