@@ -44,6 +44,19 @@ def test_killed_broker_holds_up_nobody_though_its_lease_runs_on(tmp_path: Path) 
         _read(later, "after", time.monotonic() + RECOVERY_S)
 
 
+def test_killed_broker_comes_back_at_once_under_its_id(tmp_path: Path) -> None:
+    environment = {"LAKEBED__LEASES__TTL": f"{LEASE_S:.0f}s"}
+    fixed = {**environment, "LAKEBED__BROKER__ID": "7"}
+    for folder, settings, number in (("chosen", environment, 1), ("fixed", fixed, 7)):
+        with broker_process(tmp_path / folder, tmp_path / f"{folder}-log", environment=settings) as broker:
+            broker.kill()
+            began_s = time.monotonic()
+            broker.start()
+            assert time.monotonic() - began_s < RECOVERY_S
+            about = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=PATIENCE_S)
+            assert list(about.brokers) == [number]
+
+
 def _wait_for_acquaintance(admin: AdminClient, port: int) -> int:
     """The id of the broker at `port`, once all three are known."""
     until_s = time.monotonic() + PATIENCE_S

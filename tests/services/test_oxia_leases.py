@@ -77,6 +77,22 @@ async def test_abandoned_lease_is_taken_over_after_its_time_and_its_holder_is_fe
     assert [(held.holder, held.token) for held in await one.holders()] == [("challenger", taken.token)]
 
 
+async def test_lease_of_a_holder_known_to_be_dead_is_taken_at_once_and_no_other(
+    pair: tuple[OxiaLeases, OxiaLeases],
+) -> None:
+    one, other = pair
+    dead = await one.acquire("brokers/7", "dead")
+    assert dead is not None
+    assert await other.acquire("brokers/7", "next", dead_token=dead.token + 1) is None
+    taken = await other.acquire("brokers/7", "next", dead_token=dead.token)
+    assert taken is not None
+    assert taken.token > dead.token
+    assert await one.acquire("brokers/7", "third", dead_token=dead.token) is None
+    with pytest.raises(Fenced):
+        await one.renew(dead)
+    await other.renew(taken)
+
+
 async def test_kept_lease_outlives_its_time(pair: tuple[OxiaLeases, OxiaLeases]) -> None:
     one, other = pair
     lease = await one.acquire("settler", "holder")

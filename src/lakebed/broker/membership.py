@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from lakebed.broker.peers import Peers
+from lakebed.broker.processes import is_dead, process_name
 from lakebed.broker.routing import Member
 from lakebed.clock import Clock
 from lakebed.config import Address
@@ -31,7 +32,9 @@ class BrokerLeases(Protocol):
 
     ttl_s: float
 
-    async def acquire(self, resource: str, holder: str, data: Mapping[str, object] | None = None) -> Lease | None: ...
+    async def acquire(
+        self, resource: str, holder: str, data: Mapping[str, object] | None = None, dead_token: int | None = None
+    ) -> Lease | None: ...
     async def renew(self, lease: Lease, data: Mapping[str, object] | None = None) -> None: ...
     async def release(self, lease: Lease) -> None: ...
     async def holders(self, prefix: str = "") -> list[Holding]: ...
@@ -46,6 +49,7 @@ class Membership:
         self._lease: Lease | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._me: Member | None = None
+        self._dead: dict[str, int] = {}
         self._others: tuple[Member, ...] = ()
         self._peers = Peers(clock, self._recount)
         self.members: tuple[Member, ...] = ()
@@ -58,7 +62,11 @@ class Membership:
         return self._me
 
     async def join(self, wanted_id: int | None, zone: str, rack: str, build: str, at: Mapping[str, Address]) -> Member:
-        """Register under `wanted_id`, waiting for its former holder to expire, or under the lowest free id."""
+        """Register under `wanted_id`, waiting for its former holder to expire, or under the lowest free id.
+
+        An id whose holder is provably dead is free at once.
+        """
+        self._dead = {each.resource: each.token for each in await self._leases.holders(PREFIX) if _is_dead(each)}
         draft = Member(wanted_id or 0, zone, rack, build, dict(at))
         self._me = await (self._take_lowest(draft) if wanted_id is None else self._take(draft, wanted_id))
         await self.refresh()
@@ -115,7 +123,9 @@ class Membership:
         return member
 
     async def _try(self, member: Member) -> bool:
-        self._lease = await self._leases.acquire(f"{PREFIX}{member.id:010d}", self._holder, _data(member))
+        resource = f"{PREFIX}{member.id:010d}"
+        dead_token = self._dead.get(resource)
+        self._lease = await self._leases.acquire(resource, self._holder, _data(member), dead_token)
         return self._lease is not None
 
     async def _keep(self) -> None:
@@ -156,7 +166,8 @@ def _newest_at_each_address(found: Iterable[tuple[str, Member]], me: Member) -> 
 
 def _data(member: Member) -> dict[str, object]:
     listeners = {name: [address.host, address.port] for name, address in member.listeners.items()}
-    return {"zone": member.zone, "rack": member.rack, "build": member.build, "listeners": listeners}
+    about = {"zone": member.zone, "rack": member.rack, "build": member.build, "listeners": listeners}
+    return {**about, "process": process_name()}
 
 
 class _Registration(msgspec.Struct, frozen=True):
@@ -164,6 +175,10 @@ class _Registration(msgspec.Struct, frozen=True):
     build: str
     listeners: dict[str, tuple[str, int]]
     rack: str | None = None
+
+
+def _is_dead(holding: Holding) -> bool:
+    return is_dead(str(holding.data.get("process", "")))
 
 
 def _member(holding: Holding) -> Member | None:

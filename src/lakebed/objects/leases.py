@@ -114,17 +114,21 @@ class Leases:
         self._prefix = prefix
         self._seen: OrderedDict[Key, _Seen] = OrderedDict()
 
-    async def acquire(self, resource: str, holder: str, data: Mapping[str, object] | None = None) -> Lease | None:
+    async def acquire(
+        self, resource: str, holder: str, data: Mapping[str, object] | None = None, dead_token: int | None = None
+    ) -> Lease | None:
         """Try once. None when another holds it, or won it just now.
 
-        Called again and again while someone holds it, it takes over when that one has not renewed for its whole time.
+        Called again and again while someone holds it, it takes over when that one has not renewed for its whole time;
+        at once from the holder with `dead_token`, which the caller knows to be dead.
         """
         if not holder:
             raise Invalid("a lease needs a holder", "Give the process a name")
         since_s = self._clock.boot_s()
         asked_s = self._clock.monotonic_s()
         found = await self._look(resource)
-        if found is not None and not self._is_free(resource, found, asked_s):
+        dead = found is not None and found.record.token == dead_token
+        if found is not None and not self._is_free(resource, found, asked_s) and not dead:
             return None
         record = LeaseRecord(
             format=_FORMAT,

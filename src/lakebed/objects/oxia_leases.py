@@ -44,11 +44,17 @@ class OxiaLeases:
         self._held, self._tokens = f"{prefix.strip('/')}/held", f"{prefix.strip('/')}/tokens"
         self._sessions: dict[str, int] = {}
 
-    async def acquire(self, resource: str, holder: str, data: Mapping[str, object] | None = None) -> Lease | None:
-        """Try once. None when another holds it, or won it just now, or has died and its session is not over yet."""
+    async def acquire(
+        self, resource: str, holder: str, data: Mapping[str, object] | None = None, dead_token: int | None = None
+    ) -> Lease | None:
+        """Try once. None when another holds it, or won it just now, or has died and its session is not over yet.
+
+        The holder with `dead_token` is known to be dead: its session is not waited for.
+        """
         if not holder:
             raise Invalid("a lease needs a holder", "Give the process a name")
-        if await self._look(resource) is not None:
+        found = await self._look(resource)
+        if found is not None and not await self._bury(found, dead_token):
             return None
         since_s = self._clock.boot_s()
         record = LeaseRecord(
@@ -122,6 +128,14 @@ class OxiaLeases:
         records = await self._client.scan(first, first + _AFTER_ALL_NAMES, partition=self._held)
         found = [(unquote(record.key[len(self._held) + 1 :]), _decode(record)) for record in records]
         return [Holding(name, one.holder, one.token, one.data) for name, one in found if one.token != _TAKING]
+
+    async def _bury(self, found: OxiaRecord, dead_token: int | None) -> bool:
+        """Remove the record if it is still that of the dead holder."""
+        if _decode(found).token != dead_token:
+            return False
+        with suppress(Conflict):  # it was not the dead one's any more, or another buried it: who comes first wins
+            await self._client.delete(found.key, partition=self._held, expected=found.version_id)
+        return True
 
     async def _take(self, resource: str, record: LeaseRecord, since_s: float) -> Lease | None:
         """Hold the record first, then number it: see the invariant."""

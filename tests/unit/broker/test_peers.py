@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from lakebed.broker import Member, Membership
 from lakebed.broker.peers import Peers
-from lakebed.clock import SystemClock
+from lakebed.clock import FakeClock, SystemClock
 from lakebed.config import Address
 from lakebed.objects import Leases, MemoryStore
 from lakebed.observe import Logs
@@ -76,10 +76,12 @@ async def test_peer_that_was_never_reached_is_judged_by_its_lease() -> None:
 
 
 async def test_of_two_that_registered_one_address_the_younger_is_named() -> None:
-    store, clock, logger = MemoryStore(), SystemClock(), Logs.silent().logger("test")
-    dead, young, watcher = (Membership(Leases(store, clock, 10.0), clock, logger) for _ in range(3))
-    for broker, port in ((dead, 9), (young, 9), (watcher, 10)):
-        await broker.join(None, "a", "a", "test", {"PLAINTEXT": Address(HOST, port)})
-    assert [member.id for member in watcher.members] == [2, 3]
-    for broker in (watcher, young, dead):
+    store, clock, logger = MemoryStore(), FakeClock(), Logs.silent().logger("test")
+    brokers = []
+    for port in (9, 9, 10):
+        brokers.append(Membership(Leases(store, clock, 10.0), clock, logger))
+        await brokers[-1].join(None, "a", "a", "test", {"PLAINTEXT": Address(HOST, port)})
+        await clock.jump(0.01)  # names made within one millisecond have no order
+    assert [member.id for member in brokers[-1].members] == [2, 3]
+    for broker in reversed(brokers):
         await broker.leave()

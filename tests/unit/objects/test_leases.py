@@ -55,6 +55,18 @@ async def test_free_resource_is_acquired_with_token_one(ours: Leases, store: Mem
     assert (written["holder"], written["token"], written["ttl_ms"], written["renewals"]) == ("a", 1, 10_000, 0)
 
 
+async def test_lease_of_a_holder_known_to_be_dead_is_taken_at_once_and_no_other(ours: Leases, theirs: Leases) -> None:
+    dead = await _acquired(theirs, "brokers/7", "dead")
+    assert await ours.acquire("brokers/7", "next", dead_token=dead.token + 1) is None
+    taken = await ours.acquire("brokers/7", "next", dead_token=dead.token)
+    assert taken is not None
+    assert taken.token > dead.token
+    assert await theirs.acquire("brokers/7", "third", dead_token=dead.token) is None
+    with pytest.raises(Fenced):
+        await theirs.renew(dead)
+    await ours.renew(taken)
+
+
 async def test_held_resource_is_not_given_to_another_while_renewed(
     ours: Leases, theirs: Leases, clock: FakeClock
 ) -> None:
