@@ -47,6 +47,8 @@ class TopicRules(NamedTuple):
     keep: Keep
     compression: str
     log_append_time: bool
+    table_retention_ms: int = -2
+    """How long the topic's tables keep rows: -1 for ever, -2 as long as `tables.retention` says."""
 
 
 def check_configs(overrides: Mapping[str, str]) -> dict[str, str]:
@@ -85,6 +87,7 @@ def rules_of(overrides: Mapping[str, str]) -> TopicRules:
         keep=Keep(number("retention.ms"), number("retention.bytes")),
         compression=value_of(overrides, "compression.type"),
         log_append_time=value_of(overrides, "message.timestamp.type") == "LogAppendTime",
+        table_retention_ms=number("lakebed.table.retention.ms"),
     )
 
 
@@ -155,6 +158,13 @@ _KEYS = (
     ),
     ConfigKey("retention.ms", Kind.LONG, str(_WEEK_MS), _LIMITLESS, "How long records are kept; -1 for ever"),
     ConfigKey("retention.bytes", Kind.LONG, "-1", _LIMITLESS, "How many bytes of a partition are kept; -1 all"),
+    ConfigKey(
+        "lakebed.table.retention.ms",
+        Kind.LONG,
+        "-2",
+        _whole(-2, LONG_MAX),
+        "How long the topic's tables keep rows; -1 for ever, -2 as the cluster's tables.retention says",
+    ),
     ConfigKey("min.insync.replicas", Kind.INT, "1", _whole(1, INT_MAX), "The store is the replica", False),
     ConfigKey("segment.bytes", Kind.INT, "1073741824", _whole(14, INT_MAX), "There are no segment files", False),
     ConfigKey("segment.ms", Kind.LONG, str(_WEEK_MS), _whole(1, LONG_MAX), "There are no segment files", False),

@@ -1,0 +1,24 @@
+"""Keeping: what lets go of settled data, and nothing that must stay. No Spark here; tables take seconds to import."""
+
+from lakebed.pipeline.keeping.collect import Collected, ParquetCollector
+from lakebed.pipeline.keeping.deletion import DeletedTopic, Deletions
+from lakebed.pipeline.keeping.foreign import ForeignHands
+from lakebed.pipeline.keeping.holding import Held, holding
+from lakebed.pipeline.keeping.keeper import Keeper, Kept
+from lakebed.pipeline.keeping.measures import KeepingMetrics
+from lakebed.pipeline.keeping.retention import Trimmer, retention_ms
+
+__all__ = [
+    "Collected",
+    "DeletedTopic",
+    "Deletions",
+    "ForeignHands",
+    "Held",
+    "Keeper",
+    "KeepingMetrics",
+    "Kept",
+    "ParquetCollector",
+    "Trimmer",
+    "holding",
+    "retention_ms",
+]
