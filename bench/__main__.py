@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.report import print_figures, write_figures
 
-PARTS = ("kernel", "stream")
+PARTS = ("kernel", "stream", "groups")
 
 
 def main() -> None:

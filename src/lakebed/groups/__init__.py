@@ -9,7 +9,7 @@ from lakebed.groups.callers import Caller
 from lakebed.groups.classic_group import ClassicGroup
 from lakebed.groups.consumer_group import ConsumerGroup, ConsumerMember
 from lakebed.groups.coordinator import Coordinator
-from lakebed.groups.effects import Answer, Arm, Cancel, Effect, Fence, Step, Timer, TimerKind
+from lakebed.groups.effects import Answer, Arm, Cancel, Effect, Fence, Step, Timer, TimerKind, decide_together
 from lakebed.groups.keys import group_ids, offset_entries, offset_key, slot_domain, slot_of, slot_resource
 from lakebed.groups.loading import load_group
 from lakebed.groups.offsets import (
@@ -56,6 +56,7 @@ __all__ = [
     "Topic",
     "Topics",
     "check_regex",
+    "decide_together",
     "decode_offset",
     "group_ids",
     "load_group",

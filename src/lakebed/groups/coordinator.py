@@ -279,9 +279,8 @@ class Coordinator:
         return [each for each in every if describe.is_wanted(each, states, types)]
 
     def _turn(self, group_id: str) -> Turn:
-        """With a revision that nobody else can ever give: tokens are never given twice."""
         self._turns += 1
-        return Turn(group_id, self._clock.now_ms(), f"{self._fence.token}.{self._turns}")
+        return Turn(group_id, self._clock.now_ms(), self._fence.token, self._turns)
 
     def _step(self, turn: Turn) -> Step:
         step = Step(turn.group_id, self._fence, list(turn.changes.items()), turn.effects, turn.revision, turn.sweep)

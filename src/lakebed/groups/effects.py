@@ -7,7 +7,7 @@ Invariant: nothing here acts. The shell commits a step's changes with `Step.deci
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -36,35 +36,37 @@ class TimerKind(StrEnum):
     SYNC = "sync"  # of a classic group: members must fetch their assignment until then
     REBALANCE = "rebalance"  # of a consumer group's member: it must give partitions up until then
 
+    __hash__ = str.__hash__  # timers are looked up with every heartbeat, and that of enumerations is slow
 
-@dataclass(frozen=True, slots=True)
-class Timer:
-    """A name for a deadline; arming it again moves the deadline. `stamp` comes back when it fires."""
+
+class Timer(msgspec.Struct, frozen=True, gc=False):
+    """A deadline; arming one of the same name again moves it. `stamp` comes back when it fires."""
 
     group_id: str
     kind: TimerKind
     member_id: str = ""
-    stamp: int = field(default=0, compare=False)
+    stamp: int = 0
+
+    @property
+    def name(self) -> tuple[str, str, str]:
+        return self.group_id, self.kind, self.member_id
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """Give `response` to the request that came with `ticket`: a protocol message, or a value of this room."""
 
     ticket: int
     response: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Arm:
+class Arm(msgspec.Struct, frozen=True, gc=False):
     """Let `timer` fire after `delay_ms`, instead of whenever it was to fire before."""
 
     timer: Timer
     delay_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(msgspec.Struct, frozen=True, gc=False):
     """`timer` need not fire any more."""
 
     timer: Timer
@@ -99,6 +101,11 @@ class Step:
         """Whether there is anything to commit; if not, the step can be settled at once."""
         return bool(self.changes) or self.sweep is not None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether its changes touch no membership and need no look at the log, so that it can share a transaction."""
+        return self.revision is None and self.sweep is None
+
     def decide(self, view: View) -> Decision[Step]:
         """For `CommitLog.commit`: `Fenced` when the slot is lost, `Conflict` when the group is not as this step knew it."""
         check_fence(view, self.fence.resource, self.fence.token)
@@ -116,19 +123,32 @@ class Step:
         return Decision(operations, self)
 
 
+def decide_together(steps: Sequence[Step], view: View) -> Decision[None]:
+    """Plain steps of one slot as one transaction; of two that change a key the later one counts."""
+    fence = steps[0].fence
+    check_fence(view, fence.resource, fence.token)
+    changes = {key: body for step in steps for key, body in step.changes}
+    return Decision([_operation(key, body) for key, body in changes.items()], None)
+
+
 class Turn:
     """A step while it is being made."""
 
-    __slots__ = ("changes", "effects", "group_id", "next_revision", "now_ms", "revision", "sweep")
+    __slots__ = ("_number", "_token", "changes", "effects", "group_id", "now_ms", "revision", "sweep")
 
-    def __init__(self, group_id: str, now_ms: int, next_revision: str) -> None:
+    def __init__(self, group_id: str, now_ms: int, token: int, number: int) -> None:
         self.group_id = group_id
         self.now_ms = now_ms
-        self.next_revision = next_revision
+        self._token, self._number = token, number
         self.changes: dict[str, bytes | None] = {}
         self.effects: list[Effect] = []
         self.revision: str | None = None
         self.sweep: Sweep | None = None
+
+    @property
+    def next_revision(self) -> str:
+        """One that nobody else can ever give: tokens are never given twice."""
+        return f"{self._token}.{self._number}"
 
     def answer(self, ticket: int, response: object) -> None:
         self.effects.append(Answer(ticket, response))

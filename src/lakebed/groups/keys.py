@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from functools import lru_cache
 
 from lakebed.kernel import Entry, View
 
@@ -15,6 +16,7 @@ _PREFIX = "group/"
 _AFTER_SLASH = chr(ord("/") + 1)
 
 
+@lru_cache(maxsize=100_000)
 def slot_of(group_id: str, slots: int) -> int:
     """The slot that leads a group: the same in every process and for ever, as long as `slots` stays."""
     return int.from_bytes(hashlib.sha256(group_id.encode()).digest()[:8]) % slots

@@ -7,8 +7,9 @@ member into an empty group; offsets are read from the log's keys, never from a c
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from lakebed.groups.callers import Caller
 from lakebed.groups.classic_group import CONSUMER_PROTOCOL, ClassicGroup
@@ -27,8 +28,7 @@ EPOCH_AWARE_COMMIT_VERSION = 9
 """From this version of OffsetCommit on a client knows what GROUP_ID_NOT_FOUND means."""
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetToCommit:
+class OffsetToCommit(msgspec.Struct, frozen=True, gc=False):
     """One partition of an OffsetCommit."""
 
     topic_id: bytes
@@ -38,8 +38,7 @@ class OffsetToCommit:
     metadata: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetCommit:
+class OffsetCommit(msgspec.Struct, frozen=True):
     """An OffsetCommit whose topics have been found by their names or ids; those that do not exist are not in it."""
 
     group_id: str
@@ -50,8 +49,7 @@ class OffsetCommit:
     retention_ms: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetFetch:
+class OffsetFetch(msgspec.Struct, frozen=True):
     """What a client asks for; `places` None means everything the group has."""
 
     group_id: str
@@ -60,16 +58,14 @@ class OffsetFetch:
     member_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetAnswer:
+class OffsetAnswer(msgspec.Struct, frozen=True):
     """A code for the whole request, and one for each place when that is NONE."""
 
     code: ErrorCode
     codes: Mapping[Place, ErrorCode]
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedOffsets:
+class FetchedOffsets(msgspec.Struct, frozen=True):
     """A code for the whole group; a place that is not in `found` has no committed offset."""
 
     code: ErrorCode

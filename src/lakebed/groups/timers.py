@@ -16,7 +16,7 @@ class Timers:
     """Times are whatever the shell counts in, as long as they only grow; `delay` is in the same unit."""
 
     def __init__(self) -> None:
-        self._due: dict[Timer, tuple[float, int, Timer]] = {}
+        self._due: dict[tuple[str, str, str], tuple[float, int, Timer]] = {}
         self._heap: list[tuple[float, int, Timer]] = []
         self._count = 0
 
@@ -26,21 +26,21 @@ class Timers:
     def arm(self, timer: Timer, due: float) -> None:
         """Move the deadline of `timer` to `due`."""
         self._count += 1
-        entry = (due, self._count, timer)
-        old = self._due.get(timer)
-        self._due[timer] = entry
+        entry, name = (due, self._count, timer), timer.name
+        old = self._due.get(name)
+        self._due[name] = entry
         # A deadline that only moves further away is found again when its old entry comes up.
         if old is None or old[0] > due:
             heappush(self._heap, entry)
             self._shrink()
 
     def cancel(self, timer: Timer) -> None:
-        self._due.pop(timer, None)
+        self._due.pop(timer.name, None)
 
     def drop_group(self, group_id: str) -> None:
         """Forget every deadline of a group."""
-        for timer in [timer for timer in self._due if timer.group_id == group_id]:
-            del self._due[timer]
+        for name in [name for name in self._due if name[0] == group_id]:
+            del self._due[name]
 
     def next_due(self) -> float | None:
         """No timer fires before; None when none is armed. It may be early, never late."""
@@ -53,13 +53,13 @@ class Timers:
         fired: list[Timer] = []
         while (due := self.next_due()) is not None and due <= now:
             _, _, timer = heappop(self._heap)
-            fired.append(self._due.pop(timer)[2])
+            fired.append(self._due.pop(timer.name)[2])
         return fired
 
     def _advance(self) -> bool:
         """Whether the first entry of the heap counts; if not, it is put right."""
         first = self._heap[0]
-        current = self._due.get(first[2])
+        current = self._due.get(first[2].name)
         if current is not None and current[0] <= first[0]:
             return True
         heappop(self._heap)

@@ -1,5 +1,8 @@
 """The leader of one slot: commits the steps of its coordinator in order, runs their effects, and rings its timers.
 
+Steps that only store offsets and come in one turn of the loop share a transaction; a step of another kind first sends off
+those before it.
+
 Invariant: nothing is answered that is not committed, and nothing is decided once the lease is not surely held. Whatever
 wakes up late is refused by the fence in the log.
 """
@@ -7,15 +10,16 @@ wakes up late is refused by the fence in the log.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import count
 from typing import Any, TypeAlias, TypeVar
 
 from lakebed.broker.coordination.refusals import Loading, NotCoordinator
 from lakebed.clock import Clock
 from lakebed.errors import Closed, Fenced, LakebedError, Unavailable
-from lakebed.groups import Answer, Arm, Coordinator, Effect, Fence, Step, Timers
-from lakebed.kernel import CommitLog, Committed, View
+from lakebed.groups import Answer, Arm, Coordinator, Effect, Fence, Step, Timers, decide_together
+from lakebed.kernel import CommitLog, Committed, Decision, View
 from lakebed.objects import Lease
 from lakebed.observe import Logger
 
@@ -26,6 +30,7 @@ Make: TypeAlias = Callable[[Coordinator, int], Step]
 _RELOAD_PAUSE_S = 0.2
 _LAST_COMMITS_S = 5.0
 _GROUPS_AT_ONCE = 100
+_GATHERED_MAX = 512
 
 
 class SlotLeader:
@@ -37,9 +42,11 @@ class SlotLeader:
         self.lease = lease
         self._coordinator, self._fence = coordinator, fence
         self._log, self._clock, self._logger = log, clock, logger
+        self._loop = asyncio.get_running_loop()
         self._numbers = count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._gathered: list[Step] = []
         self._timers = Timers()
         self._alarm: asyncio.Task[None] | None = None
         self._alarm_s = 0.0
@@ -70,20 +77,23 @@ class SlotLeader:
 
     async def ask(self, make: Make) -> Any:
         """The answer to a request, when it comes. Whoever stops waiting is forgotten."""
-        self._check()
-        ticket = next(self._numbers)
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting[ticket] = answer
+        ticket, answer = self._begin(make)
         try:
-            self._perform(self._made(lambda: make(self._coordinator, ticket)))
             return await answer
         finally:
             self._waiting.pop(ticket, None)
 
+    def submit(self, make: Make) -> asyncio.Future[Any]:
+        """The same for a request that is not worth a task of its own: its answer never waits for another client."""
+        return self._begin(make)[1]
+
     def look(self, see: Callable[[Coordinator, View], T]) -> T:
         """What `see` finds, now; it changes nothing."""
         self._check()
-        return self._made(lambda: see(self._coordinator, self._log.current))
+        try:
+            return see(self._coordinator, self._log.current)
+        except Unavailable as error:
+            raise Loading(error.problem, error.remedy) from error
 
     async def sweep(self, chores: Callable[[Coordinator, View, str], Iterable[Step]]) -> None:
         """Do `chores` for every group, a few at a time."""
@@ -102,6 +112,7 @@ class SlotLeader:
     async def stop(self) -> None:
         """Take no more, let commits under way end, refuse whoever still waits."""
         self._over = True
+        self._send_gathered()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_LAST_COMMITS_S)
         self.give_up()
@@ -120,39 +131,63 @@ class SlotLeader:
         if not self._loaded:
             raise Loading("the groups of this slot are being loaded", "Retry in a moment")
 
-    def _made(self, make: Callable[[], T]) -> T:
+    def _begin(self, make: Make) -> tuple[int, asyncio.Future[Any]]:
+        self._check()
+        ticket = next(self._numbers)
         try:
-            return make()
+            step = make(self._coordinator, ticket)
         except Unavailable as error:
             raise Loading(error.problem, error.remedy) from error
+        answer = self._waiting[ticket] = self._loop.create_future()
+        self._perform(step)
+        return ticket, answer
 
     def _perform(self, step: Step) -> None:
         """Commit a step in its turn; tasks start in the order they are made, and so are submitted in it."""
         if not step.commits:
             self._run(self._coordinator.settle(step))
-            return
-        txn_id = f"{self._fence.resource}:{self._fence.token}:{next(self._numbers)}"
-        self._start(self._commit(step, txn_id))
+        elif step.is_plain:
+            self._gather(step)
+        else:
+            self._send_gathered()
+            self._start(self._commit([step], step.decide))
 
-    async def _commit(self, step: Step, txn_id: str) -> None:
+    def _gather(self, step: Step) -> None:
+        if not self._gathered:
+            self._loop.call_soon(self._send_gathered)
+        self._gathered.append(step)
+        if len(self._gathered) >= _GATHERED_MAX:
+            self._send_gathered()
+
+    def _send_gathered(self) -> None:
+        steps, self._gathered = self._gathered, []
+        if steps:
+            self._start(self._commit(steps, partial(decide_together, steps)))
+
+    async def _commit(self, steps: Sequence[Step], decide: Callable[[View], Decision[Any]]) -> None:
+        txn_id = f"{self._fence.resource}:{self._fence.token}:{next(self._numbers)}"
         try:
-            result = await self._log.commit(step.decide, txn_id=txn_id)
+            result = await self._log.commit(decide, txn_id=txn_id)
         except (Fenced, Closed):
             self.give_up()
             return
         except LakebedError as error:
-            await self._fail(step, error)
+            await self._fail(steps, error)
             return
         if isinstance(result, Committed):
-            self._run(self._coordinator.settle(step))
+            self._run([effect for step in steps for effect in self._coordinator.settle(step)])
         else:
-            await self._fail(step, Unavailable(f"a step of group {step.group_id} came to {result}", "Retry"))
+            await self._fail(steps, Unavailable(f"a step of group {steps[0].group_id} came to {result}", "Retry"))
 
-    async def _fail(self, step: Step, error: LakebedError) -> None:
-        """Nobody knows the group any more: refuse its requests, then load it as it has come to be."""
-        self._logger.warning("a group is loaded again", group=step.group_id, error=str(error))
-        self._refuse(self._coordinator.fail(step), Unavailable(error.problem, "Retry"))
-        self._timers.drop_group(step.group_id)
+    async def _fail(self, steps: Sequence[Step], error: LakebedError) -> None:
+        """Nobody knows the groups any more: refuse their requests, then load them as they have come to be."""
+        group_ids = dict.fromkeys(step.group_id for step in steps)
+        self._logger.warning("groups are loaded again", groups=list(group_ids), error=str(error))
+        for step in steps:
+            self._refuse(self._coordinator.fail(step), Unavailable(error.problem, "Retry"))
+        for group_id in group_ids:
+            self._timers.drop_group(group_id)
+        self._send_gathered()
         await self._clock.sleep(0)  # what was performed in this turn of the loop must be submitted before the refresh
         while not self._over:
             try:
@@ -162,7 +197,8 @@ class SlotLeader:
             except LakebedError:
                 self.give_up()
             else:
-                self._perform(self._coordinator.reload(step.group_id))
+                for group_id in group_ids:
+                    self._perform(self._coordinator.reload(group_id))
                 return
 
     def _run(self, effects: Iterable[Effect]) -> None:
@@ -193,7 +229,7 @@ class SlotLeader:
                 return
             self._alarm.cancel()
         self._alarm_s = due_s
-        self._alarm = asyncio.get_running_loop().create_task(self._ring(due_s), name=f"alarm {self._fence.resource}")
+        self._alarm = self._loop.create_task(self._ring(due_s), name=f"alarm {self._fence.resource}")
 
     async def _ring(self, due_s: float) -> None:
         await self._clock.sleep(max(0.0, due_s - self._clock.monotonic_s()))
@@ -204,7 +240,7 @@ class SlotLeader:
             self._set_alarm()
 
     def _start(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+        task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from lakebed.broker.connection import Answer
 from lakebed.broker.context import Call, Context
 from lakebed.broker.coordination import group_code
+from lakebed.broker.handlers.group_answers import answer_from
 from lakebed.errors import LakebedError
 from lakebed.protocol import Api
 from lakebed.protocol import consumer_group_heartbeat as wire
@@ -11,21 +15,42 @@ from lakebed.protocol import consumer_group_heartbeat as wire
 API, VERSIONS = Api.CONSUMER_GROUP_HEARTBEAT, range(2)
 
 
-async def handle(
-    request: wire.ConsumerGroupHeartbeatRequest, call: Call, context: Context
-) -> wire.ConsumerGroupHeartbeatResponse:
+def handle(request: wire.ConsumerGroupHeartbeatRequest, call: Call, context: Context) -> Answer:
     """Hear of a member's subscription and partitions; tell it what it shall own."""
+    if _subscribes_anew(request, context):
+        return _look_and_hear(request, call, context)
+    return _hear(request, call, context)
+
+
+async def _look_and_hear(request: wire.ConsumerGroupHeartbeatRequest, call: Call, context: Context) -> Answer:
+    try:
+        context.groups.leader(request.group_id)
+        await context.groups.topics.refresh()
+    except LakebedError as error:
+        return _refused(error)
+    return _hear(request, call, context)
+
+
+def _hear(request: wire.ConsumerGroupHeartbeatRequest, call: Call, context: Context) -> Answer:
     try:
         leader = context.groups.leader(request.group_id)
-        if _subscribes_anew(request, context):
-            await context.groups.topics.refresh()
-        answer = await leader.ask(
+        promised = leader.submit(
             lambda coordinator, ticket: coordinator.consumer_heartbeat(request, call.caller(ticket))
         )
     except LakebedError as error:
-        return wire.ConsumerGroupHeartbeatResponse(error_code=group_code(error), error_message=str(error))
-    assert isinstance(answer, wire.ConsumerGroupHeartbeatResponse)
-    return answer
+        return _refused(error)
+    return answer_from(promised, _answer)
+
+
+def _answer(promised: asyncio.Future[wire.ConsumerGroupHeartbeatResponse]) -> wire.ConsumerGroupHeartbeatResponse:
+    try:
+        return promised.result()
+    except LakebedError as error:
+        return _refused(error)
+
+
+def _refused(error: LakebedError) -> wire.ConsumerGroupHeartbeatResponse:
+    return wire.ConsumerGroupHeartbeatResponse(error_code=group_code(error), error_message=str(error))
 
 
 def _subscribes_anew(request: wire.ConsumerGroupHeartbeatRequest, context: Context) -> bool:

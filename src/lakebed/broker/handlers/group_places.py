@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from lakebed.broker.lookup import TopicLookup
 from lakebed.protocol import ErrorCode
@@ -12,15 +12,26 @@ from lakebed.streams import Topic
 Place: TypeAlias = tuple[bytes, int]
 
 
+class HasIndex(Protocol):
+    """A partition in a request."""
+
+    @property
+    def partition_index(self) -> int: ...
+
+
 class TopicFinder:
     """The topics of one request."""
 
     def __init__(self, lookup: TopicLookup, *, by_id: bool) -> None:
         self._lookup, self._by_id = lookup, by_id
 
+    def knows(self, topics: Iterable[tuple[str, bytes]]) -> bool:
+        """Whether all of these are known without another look."""
+        return all(self.topic(name, topic_id) is not None for name, topic_id in topics)
+
     async def know(self, topics: Iterable[tuple[str, bytes]]) -> None:
         """Look again before any of these may be called unknown."""
-        if any(self.topic(name, topic_id) is None for name, topic_id in topics):
+        if not self.knows(topics):
             await self._lookup.refresh()
 
     def topic(self, name: str, topic_id: bytes) -> Topic | None:
@@ -30,6 +41,17 @@ class TopicFinder:
         """Where the offset of a partition is kept; None when there is no such partition."""
         topic = self.topic(name, topic_id)
         return None if topic is None or topic.stream(partition) is None else (topic.id.bytes, partition)
+
+    def places(self, name: str, topic_id: bytes, partitions: Iterable[HasIndex]) -> list[Place | None]:
+        """The same for many partitions of a topic."""
+        topic = self.topic(name, topic_id)
+        if topic is None:
+            return [None for _ in partitions]
+        kept_by = topic.id.bytes
+        return [
+            None if topic.stream(each.partition_index) is None else (kept_by, each.partition_index)
+            for each in partitions
+        ]
 
     def refusal(self, name: str, topic_id: bytes) -> ErrorCode:
         """What is told of a place that there is not."""

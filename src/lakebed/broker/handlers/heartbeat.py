@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from lakebed.broker.connection import Answer
 from lakebed.broker.context import Call, Context
 from lakebed.broker.coordination import group_code
+from lakebed.broker.handlers.group_answers import answer_from
 from lakebed.errors import LakebedError
 from lakebed.protocol import Api
 from lakebed.protocol import heartbeat as wire
@@ -11,12 +15,18 @@ from lakebed.protocol import heartbeat as wire
 API, VERSIONS = Api.HEARTBEAT, range(5)
 
 
-async def handle(request: wire.HeartbeatRequest, call: Call, context: Context) -> wire.HeartbeatResponse:
+def handle(request: wire.HeartbeatRequest, call: Call, context: Context) -> Answer:
     """Renew the member's session."""
     try:
         leader = context.groups.leader(request.group_id)
-        answer = await leader.ask(lambda coordinator, ticket: coordinator.heartbeat(request, call.caller(ticket)))
+        promised = leader.submit(lambda coordinator, ticket: coordinator.heartbeat(request, call.caller(ticket)))
     except LakebedError as error:
         return wire.HeartbeatResponse(error_code=group_code(error))
-    assert isinstance(answer, wire.HeartbeatResponse)
-    return answer
+    return answer_from(promised, _answer)
+
+
+def _answer(promised: asyncio.Future[wire.HeartbeatResponse]) -> wire.HeartbeatResponse:
+    try:
+        return promised.result()
+    except LakebedError as error:
+        return wire.HeartbeatResponse(error_code=group_code(error))

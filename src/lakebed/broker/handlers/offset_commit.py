@@ -3,10 +3,14 @@ group protocol, v10 names topics by id."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from typing import TypeAlias
 
+from lakebed.broker.connection import Answer
 from lakebed.broker.context import Call, Context
 from lakebed.broker.coordination import group_code
+from lakebed.broker.handlers.group_answers import answer_from
 from lakebed.broker.handlers.group_places import Place, TopicFinder
 from lakebed.errors import LakebedError
 from lakebed.groups import OffsetAnswer, OffsetCommit, OffsetToCommit
@@ -18,16 +22,33 @@ API, VERSIONS = Api.OFFSET_COMMIT, range(2, 11)
 _IDS_FROM = 10
 
 
-async def handle(request: wire.OffsetCommitRequest, call: Call, context: Context) -> wire.OffsetCommitResponse:
+Places: TypeAlias = list[tuple[wire.OffsetCommitRequestTopic, list[Place | None]]]
+"""The topics of a request, each with where its offsets are kept; None where there is no such partition."""
+
+
+def handle(request: wire.OffsetCommitRequest, call: Call, context: Context) -> Answer:
     """Store what a group has read; what is of no topic is refused by itself."""
     finder = TopicFinder(context.topics, by_id=call.version >= _IDS_FROM)
+    if finder.knows((topic.name, topic.topic_id) for topic in request.topics):
+        return _commit(request, call, context, finder)
+    return _look_and_commit(request, call, context, finder)
+
+
+async def _look_and_commit(
+    request: wire.OffsetCommitRequest, call: Call, context: Context, finder: TopicFinder
+) -> Answer:
     try:
         await finder.know((topic.name, topic.topic_id) for topic in request.topics)
     except LakebedError as error:
-        return _answer(request, finder, group_code(error), {})
-    offsets = list(_offsets(request, finder))
+        return _refused(_places(request, finder), finder, group_code(error))
+    return _commit(request, call, context, finder)
+
+
+def _commit(request: wire.OffsetCommitRequest, call: Call, context: Context, finder: TopicFinder) -> Answer:
+    places = _places(request, finder)
+    offsets = _offsets(places)
     if not offsets:
-        return _answer(request, finder, ErrorCode.NONE, {})
+        return _refused(places, finder, ErrorCode.NONE)
     commit = OffsetCommit(
         request.group_id,
         request.generation_id_or_member_epoch,
@@ -36,35 +57,48 @@ async def handle(request: wire.OffsetCommitRequest, call: Call, context: Context
         offsets,
         request.retention_time_ms,
     )
+
+    def build(promised: asyncio.Future[OffsetAnswer]) -> wire.OffsetCommitResponse:
+        try:
+            found = promised.result()
+        except LakebedError as error:
+            return _refused(places, finder, group_code(error))
+        return _refused(places, finder, found.code) if found.code else _answer(places, finder, found.codes)
+
     try:
         leader = context.groups.leader(request.group_id)
-        found = await leader.ask(lambda coordinator, ticket: coordinator.commit_offsets(commit, call.caller(ticket)))
+        promised = leader.submit(lambda coordinator, ticket: coordinator.commit_offsets(commit, call.caller(ticket)))
     except LakebedError as error:
-        return _answer(request, finder, group_code(error), {})
-    assert isinstance(found, OffsetAnswer)
-    return _answer(request, finder, found.code, found.codes)
+        return _refused(places, finder, group_code(error))
+    return answer_from(promised, build)
 
 
-def _offsets(request: wire.OffsetCommitRequest, finder: TopicFinder) -> list[OffsetToCommit]:
+def _places(request: wire.OffsetCommitRequest, finder: TopicFinder) -> Places:
+    return [(topic, finder.places(topic.name, topic.topic_id, topic.partitions)) for topic in request.topics]
+
+
+def _offsets(places: Places) -> list[OffsetToCommit]:
     return [
-        OffsetToCommit(
-            place[0], each.partition_index, each.committed_offset, each.committed_leader_epoch, each.committed_metadata
-        )
-        for topic in request.topics
-        for each in topic.partitions
-        if (place := finder.place(topic.name, topic.topic_id, each.partition_index)) is not None
+        OffsetToCommit(place[0], place[1], each.committed_offset, each.committed_leader_epoch, each.committed_metadata)
+        for topic, found in places
+        for each, place in zip(topic.partitions, found, strict=True)
+        if place is not None
     ]
 
 
-def _answer(
-    request: wire.OffsetCommitRequest, finder: TopicFinder, code: ErrorCode, codes: Mapping[Place, ErrorCode]
-) -> wire.OffsetCommitResponse:
+def _refused(places: Places, finder: TopicFinder, code: ErrorCode) -> wire.OffsetCommitResponse:
+    """The same for all that could have been committed."""
+    return _answer(places, finder, {place: code for _, found in places for place in found if place is not None})
+
+
+def _answer(places: Places, finder: TopicFinder, codes: Mapping[Place, ErrorCode]) -> wire.OffsetCommitResponse:
     topics = []
-    for topic in request.topics:
-        partitions = []
-        for each in topic.partitions:
-            place = finder.place(topic.name, topic.topic_id, each.partition_index)
-            found = finder.refusal(topic.name, topic.topic_id) if place is None else code or codes[place]
-            partitions.append(wire.OffsetCommitResponsePartition(each.partition_index, found))
+    for topic, found in places:
+        partitions = [
+            wire.OffsetCommitResponsePartition(
+                each.partition_index, finder.refusal(topic.name, topic.topic_id) if place is None else codes[place]
+            )
+            for each, place in zip(topic.partitions, found, strict=True)
+        ]
         topics.append(wire.OffsetCommitResponseTopic(topic.topic_id, partitions, topic.name))
     return wire.OffsetCommitResponse(topics=topics)

@@ -1,0 +1,217 @@
+"""Groups against Apache Kafka: the same members, made by one light client, on both servers in turns, with the same delays.
+
+Times are to a settled group: every member has its part of one generation, and all parts together are the topic. Ratios are of
+two runs that follow each other at once, and of these the median.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+import uvloop
+
+from bench.group_load import ClassicMember, ConsumerMember, Group, Plan, commit_frame, committed
+from bench.peers import Peer, kafka, lakebed
+from bench.report import Figure
+
+MEMBERS, PARTITIONS, COMMITTERS, GROUPS = 100, 100, 100, 10
+SESSION_MS, QUIET_SESSION_MS, BEAT_S = 1_000, 60_000, 0.1
+_TOPIC = "read"
+_PATIENCE_S = 60.0
+
+MemberKind: TypeAlias = type[ClassicMember] | type[ConsumerMember]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of everything."""
+
+    turns: int
+    commit_s: float
+    idle_groups: int
+    idle_s: float
+
+
+FULL = Scale(turns=5, commit_s=3, idle_groups=10_000, idle_s=60)
+QUICK = Scale(turns=2, commit_s=1.5, idle_groups=1_000, idle_s=10)
+
+KAFKA = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "100",
+    "group.consumer.assignment.interval.ms": "0",
+}
+LAKEBED = {
+    "LAKEBED__GROUPS__INITIAL_REBALANCE_DELAY": "0s",
+    "LAKEBED__GROUPS__SESSION_TIMEOUT_MIN": "1s",
+    "LAKEBED__GROUPS__CONSUMER_SESSION_TIMEOUT": f"{SESSION_MS}ms",
+    "LAKEBED__GROUPS__CONSUMER_HEARTBEAT_INTERVAL": "100ms",
+}
+
+
+@dataclass
+class Course:
+    """What each turn came to, by the name of the server."""
+
+    runs: dict[str, list[float]] = field(default_factory=dict)
+
+    def add(self, peer: Peer, value: float) -> None:
+        self.runs.setdefault(peer.name, []).append(value)
+
+    def median(self, name: str) -> float:
+        return statistics.median(self.runs[name])
+
+    def ratio(self, one: str, other: str) -> float:
+        return statistics.median(a / b for a, b in zip(self.runs[one], self.runs[other], strict=True))
+
+
+def run(quick: bool) -> list[Figure]:
+    """All figures of this part."""
+    scale = QUICK if quick else FULL
+    with _scratch() as folder, lakebed(folder, LAKEBED) as ours, kafka(folder, KAFKA) as theirs:
+        for peer in (ours, theirs):
+            peer.create_topic(_TOPIC, PARTITIONS)
+        figures = uvloop.run(_beside(scale, ours, theirs))
+    return figures
+
+
+async def _beside(scale: Scale, ours: Peer, theirs: Peer) -> list[Figure]:
+    courses = {name: Course() for name in ("join", "crash", "consumer_join", "consumer_crash", "commits", "commits10")}
+    for turn in range(-1, scale.turns):
+        for peer in (ours, theirs) if turn % 2 else (theirs, ours):
+            found = await _one_turn(scale, peer, turn)
+            if turn >= 0:  # before, virtual machines compile and caches fill
+                for course, value in zip(courses.values(), found, strict=True):
+                    course.add(peer, value)
+    classic = f"{MEMBERS} classic members, {PARTITIONS} partitions, no delay before the first generation"
+    crashed = (
+        f"session {SESSION_MS} ms, a beat every {BEAT_S * 1000:.0f} ms, from the last beat of the one that crashed"
+    )
+    return [
+        _time("join_100_members_vs_kafka", courses["join"], classic),
+        _time("crash_in_100_members_vs_kafka", courses["crash"], crashed),
+        _time("join_100_consumers_vs_kafka", courses["consumer_join"], "the same in the new protocol"),
+        _time("crash_in_100_consumers_vs_kafka", courses["consumer_crash"], "the same in the new protocol"),
+        _rate("offset_commits_vs_kafka", courses["commits"], f"of 1 offset by {COMMITTERS} consumers at a time"),
+        _rate("offset_commits_of_10_vs_kafka", courses["commits10"], f"of 10 offsets by {COMMITTERS} consumers"),
+    ]
+
+
+async def _one_turn(scale: Scale, peer: Peer, turn: int) -> list[float]:
+    joined, crashed = await _rebalances(peer, f"classic{turn}", ClassicMember)
+    consumers_joined, consumers_crashed = await _rebalances(peer, f"consumer{turn}", ConsumerMember)
+    rates = [await _commit_rate(peer, f"commits{turn}", each, scale.commit_s) for each in (1, 10)]
+    return [joined, crashed, consumers_joined, consumers_crashed, *rates]
+
+
+async def _rebalances(peer: Peer, name: str, kind: MemberKind) -> tuple[float, float]:
+    """Seconds until all have joined, and until the rest is settled again after one of them fell silent."""
+    group = Group(Plan(peer.bootstrap, name, _TOPIC, PARTITIONS, SESSION_MS, BEAT_S), MEMBERS)
+    members = [kind(group, number) for number in range(MEMBERS)]
+    await asyncio.gather(*(member.open() for member in members))
+    began_s = time.monotonic()
+    tasks = [asyncio.create_task(member.run()) for member in members]
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            await _settled(group, tasks)
+            joined_s = group.settled_s - began_s
+            await asyncio.sleep(2 * BEAT_S)
+            await _settled(group, tasks)
+            doomed = MEMBERS // 2
+            tasks[doomed].cancel()
+            members[doomed].link.close()
+            group.lost(doomed)
+            await _settled(group, tasks)
+        return joined_s, group.settled_s - members[doomed].beaten_s
+    finally:
+        await _ended(tasks)
+        for member in members:
+            member.link.close()
+
+
+async def _settled(group: Group, tasks: Sequence[asyncio.Task[None]]) -> None:
+    """A member that fails ends the run."""
+    waiting = asyncio.create_task(group.settled.wait())
+    alive = [task for task in tasks if not task.cancelled() and not task.cancelling()]
+    done, _ = await asyncio.wait([waiting, *alive], return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    for task in done - {waiting}:
+        task.result()
+
+
+async def _commit_rate(peer: Peer, name: str, offsets: int, seconds: float) -> float:
+    """Commits a second of members of ten groups, each of which waits for its answer."""
+    async with _crew(peer, name, COMMITTERS // GROUPS) as members:
+        counts = [0] * len(members)
+
+        async def commit(number: int, until_s: float) -> None:
+            member, answer = members[number], b""
+            frame = commit_frame(member, [(number * offsets + each) % PARTITIONS for each in range(offsets)])
+            while time.monotonic() < until_s:
+                answer = await member.link.send(frame)
+                counts[number] += 1
+            committed(answer)
+
+        began_s = time.monotonic()
+        async with asyncio.timeout(_PATIENCE_S):
+            await asyncio.gather(*(commit(number, began_s + seconds) for number in range(len(members))))
+        return sum(counts) / (time.monotonic() - began_s)
+
+
+@contextlib.asynccontextmanager
+async def _crew(peer: Peer, name: str, size: int) -> AsyncIterator[list[ClassicMember]]:
+    """The members of as many settled groups, who say nothing by themselves for the time being."""
+    groups = [
+        Group(Plan(peer.bootstrap, f"{name}-{number}", _TOPIC, PARTITIONS, QUIET_SESSION_MS, BEAT_S), size)
+        for number in range(GROUPS)
+    ]
+    members = [ClassicMember(group, number) for group in groups for number in range(size)]
+    await asyncio.gather(*(member.open() for member in members))
+    tasks = [asyncio.create_task(member.run()) for member in members]
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            await asyncio.gather(*(group.settled.wait() for group in groups))
+        await _ended(tasks)
+        yield members
+    finally:
+        await _ended(tasks)
+        for member in members:
+            member.link.close()
+
+
+async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _time(name: str, course: Course, against: str) -> Figure:
+    ours, theirs = course.median("lakebed") * 1000, course.median("kafka") * 1000
+    return Figure(name, course.ratio("kafka", "lakebed"), f"{ours:.0f} ms against {theirs:.0f} ms; {against}", 1.0)
+
+
+def _rate(name: str, course: Course, against: str) -> Figure:
+    ours, theirs = course.median("lakebed"), course.median("kafka")
+    return Figure(name, course.ratio("lakebed", "kafka"), f"{ours:.0f}/s against {theirs:.0f}/s {against}", 1.0)
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="lakebed-bench-", dir=os.environ.get("LAKEBED_BENCH_DIR")))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
