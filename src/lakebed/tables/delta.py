@@ -20,7 +20,8 @@ from deltalake.transaction import AddAction, RemoveAction
 from lakebed.clock import Clock
 from lakebed.errors import Invalid, NotFound
 from lakebed.objects import ObjectStore, StoreOptions
-from lakebed.observe import Metrics
+from lakebed.observe import Metrics, timed
+from lakebed.tables.delta_append import DeltaAppender, Known
 from lakebed.tables.delta_files import to_add, to_remove
 from lakebed.tables.delta_removed import removed_since
 from lakebed.tables.differences import difference, needs_present
@@ -36,7 +37,9 @@ from lakebed.tables.trouble import asking_delta
 
 T = TypeVar("T")
 _LOOK_BACK, _LOOK_FAR_BACK = 10, 100
-_CHECKPOINT_EVERY = "20"
+_CHECKPOINT_EVERY = 20
+_PLAIN_WRITER = 2
+"""The version of the protocol that tables are created with; beyond it, features have rules that only the library knows."""
 
 
 class DeltaTables:
@@ -59,11 +62,17 @@ class DeltaTables:
         self._root, self._root_id = root, root_id
         self._settings, self._store, self._clock = settings, store, clock
         self._options = delta_options(root, settings, options)
+        self._appender = DeltaAppender(store, clock, root_id)
 
     async def ensure(self, ref: TableRef) -> None:
         await asyncio.to_thread(self._ensure, ref)
 
     async def commit(self, ref: TableRef, job: Job, change: Change) -> TableCommit:
+        if change.added and not needs_present(change):
+            done = await self._append(ref, job, change)
+            if done is not None:
+                return done
+
         def attempt() -> TableCommit | None:
             return self._try_commit(ref, job, change)
 
@@ -97,11 +106,23 @@ class DeltaTables:
         """The folder carries the topic's id: the name is free already."""
 
     async def drop(self, ref: TableRef) -> None:
+        self._appender.forget(ref)
         async for found in self._store.list(f"{delta_log_folder(ref)}/"):
             await self._store.delete(found.key)
 
     def close(self) -> None:
         """Nothing is held open."""
+
+    async def _append(self, ref: TableRef, job: Job, change: Change) -> TableCommit | None:
+        """By following the table's commits; None when that is not enough."""
+        with timed(self._clock, self._measures.commit_s):
+            done = await self._appender.append(ref, job, change, _application(ref))
+            if done is None:
+                return None
+            if not done.repeated and done.version is not None and done.version % _CHECKPOINT_EVERY == 0:
+                await self._of(ref, DeltaTable.create_checkpoint)
+        self._measures.note(done)
+        return done
 
     async def _of(self, ref: TableRef, read: Callable[[DeltaTable], T]) -> T:
         def work() -> T:
@@ -144,7 +165,7 @@ class DeltaTables:
 
     def _configuration(self) -> dict[str, str]:
         return {
-            "delta.checkpointInterval": _CHECKPOINT_EVERY,
+            "delta.checkpointInterval": str(_CHECKPOINT_EVERY),
             "delta.logRetentionDuration": f"interval {self._settings.time_travel_s} seconds",
             "delta.deletedFileRetentionDuration": f"interval {self._settings.deleted_file_retention_s} seconds",
         }
@@ -177,7 +198,16 @@ class DeltaTables:
             except CommitFailedError:
                 return None
             self._sync(ref, version)
+            if not foreign and self._is_plain(table):
+                self._appender.learn(ref, Known(version, job.sequence, job.id))
         return TableCommit(version, repeated=False, foreign=foreign)
+
+    def _is_plain(self, table: DeltaTable) -> bool:
+        """Whether nobody has asked more of the table's writers than it was created with."""
+        protocol, said = table.protocol(), table.metadata().configuration
+        ours = self._configuration().keys()
+        asked = {name for name in said if name.startswith("delta.")}
+        return protocol.min_writer_version <= _PLAIN_WRITER and not protocol.writer_features and asked <= ours
 
     def _resolve(self, table: DeltaTable, ref: TableRef, change: Change) -> list[AddAction | RemoveAction]:
         """The change as actions; `Conflict` when it cannot be made exactly once."""

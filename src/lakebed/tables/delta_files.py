@@ -22,7 +22,7 @@ def to_add(file: SettledFile, ref: TableRef, *, data_change: bool, now_ms: int) 
         partition_values={"partition": str(file.partition)},
         modification_time=now_ms,
         data_change=data_change,
-        stats=msgspec.json.encode(_statistics(file)).decode(),
+        stats=statistics(file),
     )
 
 
@@ -38,10 +38,12 @@ def to_remove(present: dict[str, Any], *, data_change: bool, now_ms: int) -> Rem
     )
 
 
-def _statistics(file: SettledFile) -> dict[str, Any]:
-    return {
+def statistics(file: SettledFile) -> str:
+    """What engines skip the file by, as Delta's log spells it."""
+    said = {
         "numRecords": file.rows,
         "minValues": {"offset": file.offset_min, "timestamp": iso_timestamp(file.timestamp_min_ms)},
         "maxValues": {"offset": file.offset_max, "timestamp": iso_timestamp(file.timestamp_max_ms)},
         "nullCount": {name: nulls for name, nulls in file.null_counts.items() if name != "partition"},
     }
+    return msgspec.json.encode(said).decode()
