@@ -29,11 +29,6 @@ class BatchReader(DataSourceReader):
         self._schema = schema
         self._predicate = Predicate()
 
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
-        """Learn what need not be read. Spark filters again, so nothing rests on our judgement."""
-        self._predicate = predicate_of(filters)
-        return iter(filters)
-
     def partitions(self) -> Sequence[InputPartition]:
         with OwnLoop(self._options.place) as loop:
             root = loop.root()
@@ -42,6 +37,24 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, Task):  # Spark asks for None when nothing was planned
             yield from read_task(partition, self._options, self._schema, self._predicate.timestamp_us)
+
+
+class PruningReader(BatchReader):
+    """The same for a frame that is used in one query, once: it does not read what the query's filters refuse.
+
+    Spark 4.1 keeps what was planned with one query's filters and uses it for every other query on the same frame, and for every
+    other mention of it in the same query. Whoever asks for pushdown promises that there is none.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
+        """Learn what need not be read. Spark filters again, so nothing rests on our judgement."""
+        self._predicate = predicate_of(filters)
+        return iter(filters)
+
+
+def batch_reader(options: ReadOptions, schema: StructType) -> BatchReader:
+    """The reader that the options ask for. Spark looks at the class to learn whether filters may be pushed."""
+    return PruningReader(options, schema) if options.pushdown else BatchReader(options, schema)
 
 
 async def planned(root: OpenRoot, options: ReadOptions, predicate: Predicate) -> list[Task]:

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from lakebed.errors import Invalid
-from lakebed.pipeline.source.batch import BatchReader
+from lakebed.pipeline.source.batch import BatchReader, batch_reader
 from lakebed.pipeline.source.options import Place, read_options, write_options
 from lakebed.pipeline.source.schema import check_schema, chosen_schema
 from lakebed.pipeline.source.stream import TopicStreamReader
@@ -35,7 +35,7 @@ class LakebedSource(DataSource):
         return chosen_schema(read_options(self.options, self.place, stream=False).columns)
 
     def reader(self, schema: StructType) -> BatchReader:
-        return BatchReader(read_options(self.options, self.place, stream=False), check_schema(schema))
+        return batch_reader(read_options(self.options, self.place, stream=False), check_schema(schema))
 
     def streamReader(self, schema: StructType) -> TopicStreamReader:
         return TopicStreamReader(read_options(self.options, self.place, stream=True), check_schema(schema))

@@ -74,6 +74,7 @@ class ReadOptions:
     trigger_bytes_max: int | None
     fail_on_data_loss: bool
     fail_on_undecodable: bool
+    pushdown: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,7 @@ def read_options(options: Mapping[str, str], default: Place, *, stream: bool) ->
         trigger_bytes_max=text.whole("maxBytesPerTrigger", 1),
         fail_on_data_loss=text.switch("failOnDataLoss", True),
         fail_on_undecodable=text.choice("undecodable", ("skip", "fail"), "skip") == "fail",
+        pushdown=text.switch("pushdown", False),
     )
 
 
