@@ -44,6 +44,7 @@ from lakebed.config import Address, Settings
 from lakebed.http import FleetPages, HttpServer, Pages
 from lakebed.kernel import (
     CLUSTER_LOG,
+    ROOT_FILE,
     CommitLog,
     LogStore,
     Registry,
@@ -60,7 +61,7 @@ from lakebed.objects import (
     open_store,
     prove_preconditions,
 )
-from lakebed.observe import Health, Logs, Metrics
+from lakebed.observe import Health, Logs, Metrics, Reach
 from lakebed.streams import (
     Domain,
     Memory,
@@ -202,6 +203,7 @@ class App:
         self._stack.push_async_callback(groups.close)
         bound = self._bind(listener)
         await self._register(membership, bound)
+        self._watch_stores(objects, [cluster, *(domain.log for domain in domains)])
         await self._keep_house(admin, cluster, domains, leases)
         await listener.serve()
         self.health.remove("starting")
@@ -308,6 +310,21 @@ class App:
         self._stack.push_async_callback(membership.leave)
         await membership.join(broker.id, broker.zone, broker.rack or broker.zone, __version__, advertised)
         self.health.add("membership", membership.problem)
+
+    def _reach(self) -> Reach:
+        return Reach(self.health, self.clock)
+
+    def _watch_stores(self, objects: ObjectStore, logs: Sequence[CommitLog]) -> None:
+        """Readiness tells of a store that cannot be reached, also while nobody produces."""
+
+        async def look_into_logs() -> None:
+            for log in logs:
+                await log.refresh()
+
+        reach = self._reach()
+        self._stack.push_async_callback(reach.close)
+        reach.watch("object store", lambda: objects.head(ROOT_FILE))
+        reach.watch("log store", look_into_logs)
 
     async def _keep_house(
         self, admin: TopicAdmin, cluster: CommitLog, domains: list[Domain], leases: Leases | OxiaLeases

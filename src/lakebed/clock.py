@@ -118,8 +118,8 @@ class FakeClock:
         self._now_ms += int(seconds * 1000)
 
 
-async def within(seconds: float, work: Awaitable[T]) -> T:
-    """Await `work` for at most `seconds` of real time; raises TimeoutError."""
+async def within(seconds: float | None, work: Awaitable[T]) -> T:
+    """Await `work` for at most `seconds` of real time; raises TimeoutError. None is for ever."""
     async with asyncio.timeout(seconds):
         return await work
 

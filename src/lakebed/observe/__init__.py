@@ -6,6 +6,7 @@ Nothing here can stop the program: a log line that cannot be written is dropped,
 from lakebed.observe.health import CheckResult, Health, HealthReport, Probe
 from lakebed.observe.logs import Logger, Logs, correlated
 from lakebed.observe.metrics import CONTENT_TYPE, Counter, Gauge, Histogram, Metrics, timed
+from lakebed.observe.reach import Reach
 
 __all__ = [
     "CONTENT_TYPE",
@@ -19,6 +20,7 @@ __all__ = [
     "Logs",
     "Metrics",
     "Probe",
+    "Reach",
     "correlated",
     "timed",
 ]

@@ -46,7 +46,8 @@ async def test_port_that_is_taken_is_refused_with_its_address(broker: Running, s
 
 async def test_readiness_and_metrics_are_shown_from_the_start(broker: Running) -> None:
     ready = json.loads(await _body(broker, "/readyz"))
-    assert ready == {"ok": True, "checks": [{"name": "membership", "ok": True, "reason": ""}]}
+    names = ("membership", "object store", "log store")
+    assert ready == {"ok": True, "checks": [{"name": name, "ok": True, "reason": ""} for name in names]}
     async with wired(broker.kafka) as wire:
         await make_topic(wire, "t")
         await append(wire, "t", batch_of(b"x"))

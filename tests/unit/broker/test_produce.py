@@ -6,6 +6,7 @@ import asyncio
 import struct
 
 import pytest
+from crc32c import crc32c
 
 from lakebed.broker import alter_topic, create_topic
 from lakebed.clock import SystemClock
@@ -164,6 +165,29 @@ async def test_topic_with_its_own_compression_changes_what_comes(broker: Running
         payload = _payload((await read(wire, fetch_from("t", 0))).records)
         assert read_header(payload).codec_id == codec
         assert [record.value for record in read_records(payload, limit_bytes=1 << 20)] == [b"a" * 1000, b"b"]
+
+
+async def test_pipelined_batches_keep_their_order_though_some_are_compressed_anew(broker: Running) -> None:
+    await create_topic(broker.cluster, "t", 1, {"compression.type": "zstd"})
+    async with wired(broker.kafka) as wire:
+        for number in range(20):
+            codec = Codec.ZSTD if number % 3 else Codec.GZIP
+            batch = batch_of(b"%d" % number * 10_000, codec=codec)
+            wire.send(PRODUCE, PRODUCE_VERSION, produce_to("t", (0, batch)))
+        for number in range(20):
+            _, answer = await wire.answer(PRODUCE, PRODUCE_VERSION)
+            assert isinstance(answer, produce.ProduceResponse)
+            assert answer.responses[0].partition_responses[0].base_offset == number
+
+
+async def test_batch_that_unpacks_to_nonsense_is_refused_where_it_is_compressed_anew(broker: Running) -> None:
+    await create_topic(broker.cluster, "t", 1, {"compression.type": "zstd"})
+    async with wired(broker.kafka) as wire:
+        batch = bytearray(batch_of(b"x" * 1000, codec=Codec.LZ4))
+        batch[-4:] = bytes(4)
+        batch[17:21] = struct.pack(">I", crc32c(batch[21:]))
+        assert (await append(wire, "t", bytes(batch))).error_code == ErrorCode.CORRUPT_MESSAGE
+        assert (await append(wire, "t", batch_of(b"x"))).base_offset == 0
 
 
 async def test_zstd_is_refused_in_versions_that_do_not_have_it(broker: Running) -> None:

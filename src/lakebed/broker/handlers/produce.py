@@ -2,7 +2,8 @@
 topics by id. zstd is allowed from v7.
 
 Answered when the object and its commit are durable, for acks=1 as for acks=all. acks=0 gets no answer; when something was
-wrong, the connection is closed, which is how such a producer learns of it.
+wrong, the connection is closed, which is how such a producer learns of it. What is not durable within the request's time is
+answered REQUEST_TIMED_OUT and may be stored yet: an idempotent producer that sends it again gets its first offset.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ from collections.abc import Sequence
 
 from lakebed.broker.connection import Answer, Deferred
 from lakebed.broker.context import Call, Context
+from lakebed.broker.deadlines import in_time
+from lakebed.broker.recompression import recompressed, wanted_codec
+from lakebed.clock import within
 from lakebed.errors import Invalid, LakebedError
 from lakebed.protocol import Api, Buffer, ErrorCode, code_for
 from lakebed.protocol import produce as wire
-from lakebed.records import BatchHeader, Codec, Refusal, Refused, check_produce, recompress, split, stamp_append_time
+from lakebed.records import BatchHeader, Codec, Refusal, Refused, check_produce, stamp_append_time
 from lakebed.streams import Topic
 from lakebed.wal import Appended, Piece, Verdict
 
@@ -39,7 +43,6 @@ VERDICTS = {
     Verdict.NO_STREAM: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     Verdict.STALE_OBJECT: ErrorCode.KAFKA_STORAGE_ERROR,
 }
-UNCOMPRESSED_BYTES_MAX = 256 << 20
 _NO_ACKS, _ACKS = 0, (-1, 0, 1)
 _ZSTD_FROM, _IDS_FROM = 7, 13
 
@@ -79,6 +82,9 @@ class _Produce:
         self._slots: list[list[_Slot]] = []
         self._pieces: dict[int, list[Piece]] = {}
         self._waiting: dict[int, list[_Slot]] = {}
+        self._recompressing: list[tuple[_Slot, Topic, int, Buffer, Sequence[BatchHeader], Codec]] = []
+        timed = request.timeout_ms > 0 and request.acks != _NO_ACKS
+        self._until_s = context.clock.monotonic_s() + request.timeout_ms / 1000 if timed else None
 
     def knows_all_topics(self) -> bool:
         return None not in self._topics
@@ -99,9 +105,7 @@ class _Produce:
                     slot.code = self._unknown()
                 else:
                     self._check(slot, topic, each.records)
-        if not self._pieces:
-            return self._response()
-        return self._submit_when_relieved() if self._context.pressure.pressed else self._submit()
+        return self._recompress_and_hand_over() if self._recompressing else self._hand_over()
 
     def refuse_all(self, code: ErrorCode) -> Answer:
         for data in self._request.topic_data:
@@ -135,23 +139,42 @@ class _Produce:
         if self._call.version < _ZSTD_FROM and any(header.codec_id == Codec.ZSTD for header in found):
             slot.code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
             return
-        headers: Sequence[BatchHeader] = found
-        try:
-            if rules.compression != "producer":
-                payload, headers = _recompressed(payload, found, rules.compression)
-        except LakebedError as error:
-            slot.code, slot.message = ErrorCode.CORRUPT_MESSAGE, str(error)
-            return
-        if rules.log_append_time:
+        codec = wanted_codec(rules.compression, found)
+        if codec is None:
+            self._accept(slot, topic, stream, payload, found)
+        else:
+            self._recompressing.append((slot, topic, stream, payload, found, codec))
+
+    def _accept(self, slot: _Slot, topic: Topic, stream: int, payload: Buffer, headers: Sequence[BatchHeader]) -> None:
+        if topic.rules.log_append_time:
             slot.log_append_time_ms = self._now_ms
             headers = [stamp_append_time(memoryview(payload), header, self._now_ms) for header in headers]
         slot.domain = topic.domain
         self._pieces.setdefault(topic.domain, []).append(Piece(stream, payload, headers))
         self._waiting.setdefault(topic.domain, []).append(slot)
 
+    async def _recompress_and_hand_over(self) -> Answer:
+        """Requests of this connection wait behind this one, so that their order is kept."""
+        for slot, topic, stream, payload, headers, codec in self._recompressing:
+            try:
+                self._accept(slot, topic, stream, *await recompressed(payload, headers, codec))
+            except LakebedError as error:
+                slot.code, slot.message = ErrorCode.CORRUPT_MESSAGE, str(error)
+        return self._hand_over()
+
+    def _hand_over(self) -> Answer:
+        if not self._pieces:
+            return self._response()
+        return self._submit_when_relieved() if self._context.pressure.pressed else self._submit()
+
     async def _submit_when_relieved(self) -> Answer:
         """Requests of this connection wait behind this one, and then its socket does."""
-        await self._context.pressure.relieved()
+        try:
+            await within(self._left_s(), self._context.pressure.relieved())
+        except TimeoutError:
+            for domain in self._pieces:
+                self._time_out(domain)
+            return self._response()
         return self._submit()
 
     def _submit(self) -> Answer:
@@ -162,7 +185,7 @@ class _Produce:
             except LakebedError as error:
                 self._fail(domain, error)
                 return self._response()
-            return Deferred(appended, lambda done: self._settle_one(domain, done))
+            return Deferred(in_time(appended, self._left_s()), lambda _: self._settle_one(domain, appended))
         return self._submit_many()
 
     def _submit_many(self) -> Answer:
@@ -178,13 +201,16 @@ class _Produce:
                 self._settle(domain, done)
             return self._response()
 
-        return Deferred(asyncio.gather(*sent.values(), return_exceptions=True), settle)
+        return Deferred(in_time(asyncio.gather(*sent.values(), return_exceptions=True), self._left_s()), settle)
 
     def _settle_one(self, domain: int, done: asyncio.Future[list[Appended]]) -> wire.ProduceResponse | None:
         self._settle(domain, done)
         return self._response()
 
     def _settle(self, domain: int, done: asyncio.Future[list[Appended]]) -> None:
+        if not done.done():
+            self._time_out(domain)
+            return
         error = done.exception()
         if error is not None:
             self._fail(domain, error)
@@ -194,6 +220,13 @@ class _Produce:
             slot.base_offset, slot.log_start = appended.base_offset, appended.log_start
             if appended.verdict is Verdict.NO_STREAM:
                 slot.code = self._unknown()
+
+    def _left_s(self) -> float | None:
+        return None if self._until_s is None else max(0.0, self._until_s - self._context.clock.monotonic_s())
+
+    def _time_out(self, domain: int) -> None:
+        for slot in self._waiting[domain]:
+            slot.code, slot.message = ErrorCode.REQUEST_TIMED_OUT, "not durable in time; it may be stored yet"
 
     def _fail(self, domain: int, error: BaseException) -> None:
         code = code_for(error) if isinstance(error, Exception) else ErrorCode.UNKNOWN_SERVER_ERROR
@@ -239,14 +272,3 @@ def _stored(slot: _Slot) -> wire.PartitionProduceResponse:
     return wire.PartitionProduceResponse(
         slot.index, ErrorCode.NONE, slot.base_offset, slot.log_append_time_ms, slot.log_start
     )
-
-
-def _recompressed(payload: Buffer, headers: list[BatchHeader], codec: str) -> tuple[Buffer, list[BatchHeader]]:
-    """The payload in the topic's own compression; as it is where it has that already."""
-    wanted = Codec.NONE if codec == "uncompressed" else Codec[codec.upper()]
-    if all(header.codec_id == wanted for header in headers):
-        return payload, headers
-    view, whole = memoryview(payload), bytearray()
-    for header in headers:
-        whole += recompress(view[header.position : header.end], wanted, limit_bytes=UNCOMPRESSED_BYTES_MAX)
-    return whole, list(split(whole))
