@@ -9,6 +9,7 @@ import asyncio
 import itertools
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, settings
@@ -16,12 +17,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from lakebed.config import ByteCount, Seconds, WalSettings
-from lakebed.kernel import Add, Committed, Decision, Operation, Remove, View
+from lakebed.kernel import Committed
 from lakebed.objects import MemoryStore
 from lakebed.records import read_records
-from lakebed.streams import Fetched, Keep, Removal, bounds
+from lakebed.streams import Fetched, Keep, bounds
 from lakebed.streams.retention import expire_decision
 from lakebed.wal import Piece, Verdict
+from tests.settled_topics import parquet_body, settle
 from tests.unit.streams.plane import Plane, batch, fake_clock, memory_plane, piece
 
 T = TypeVar("T")
@@ -44,7 +46,6 @@ class IndexAgainstAList(RuleBasedStateMachine):
         self.values: list[list[bytes]] = [[] for _ in range(STREAMS)]
         self.starts = [0] * STREAMS
         self.sent: dict[tuple[int, int], list[tuple[bytes, int]]] = {}
-        self.parquet: dict[str, list[bytes]] = {}
         self.count = 0
 
     @initialize()
@@ -176,30 +177,8 @@ class IndexAgainstAList(RuleBasedStateMachine):
         assert isinstance(await self.plane.domain.log.commit(decide, txn_id=f"model:{self.count}"), Committed)
 
     async def _swap(self, at: int, start: int, end: int) -> None:
-        number, segment = self.streams[at], f"delta/t/data/{at}-{start}-{end}.parquet"
-        self.parquet[segment] = self.values[at][start:end]
-
-        def decide(view: View) -> Decision[None]:
-            index = view.stream(number)
-            assert index is not None
-            taken = [entry for entry in index.entries(start) if entry.offset_end <= end]
-            removal = Removal(view, self.clock.now_ms(), 100)
-            removal.release(taken)
-            operations: list[Operation] = [Remove(stream=number, offset_start=start, offset_end=end)]
-            operations.append(
-                Add(
-                    stream=number,
-                    offset_start=start,
-                    offset_end=end,
-                    segment=segment,
-                    size=10,
-                    file_type="parquet",
-                    cumulative_size=taken[-1].cumulative_size,
-                )
-            )
-            return Decision(operations + removal.operations(), None)
-
-        await self._commit(decide)
+        log, body = self.plane.domain.log, partial(parquet_body, group_rows=2)
+        assert await settle(log, self.store, self.streams[at], start=start, end=end, partition=at, body=body)
 
     async def _read(self, at: int) -> list[bytes]:
         number, offset, values = self.streams[at], self.starts[at], []
@@ -211,9 +190,6 @@ class IndexAgainstAList(RuleBasedStateMachine):
                 records = read_records(view, limit_bytes=1 << 20)
                 values += [r.value or b"" for r in records if r.offset >= offset]
             offset = max(offset, found.next_offset)
-            if found.parquet is not None:
-                values += self.parquet[found.parquet.segment][offset - found.parquet.offset_start :]
-                offset = found.parquet.offset_end
             if offset >= found.bounds.high_watermark:
                 return values
 

@@ -16,7 +16,7 @@ _STEPS_MAX = 4096
 
 
 class ReadAhead:
-    """Knows where reads ended, and brings the page behind the one that is being walked through."""
+    """Knows where reads ended, and brings the slice behind the one that is being walked through."""
 
     def __init__(self, settled: SettledReader) -> None:
         self._settled = settled
@@ -32,9 +32,9 @@ class ReadAhead:
             self._bring_next(stream, next_offset)
 
     def _bring_next(self, stream: Stream, offset: int) -> None:
-        """The page that holds the last offset served is in memory; the one behind it comes next."""
+        """The slice that holds the last offset served is in memory; the one behind it comes next."""
         entry = stream.find(offset - 1)
-        end = self._settled.page_end(entry, offset - 1) if entry and entry.file_type == PARQUET else None
+        end = self._settled.slice_end(entry, offset - 1) if entry and entry.file_type == PARQUET else None
         if end is None:
             return
         following = entry if entry and end < entry.offset_end else stream.find(end)

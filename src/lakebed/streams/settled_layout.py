@@ -1,14 +1,14 @@
 """What a settled file's footer says: where its row groups lie, what offsets and times they hold.
 
-Invariant: the pages of a file share its whole range between them, gaps included, so every offset of an index entry belongs to
-exactly one page, and whoever reads page after page arrives at the entry's end.
+Invariant: the row groups of a file share its whole range between them, gaps included, so every offset of an index entry
+belongs to exactly one of them, and whoever reads one after the other arrives at the entry's end.
 """
 
 from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from lakebed.errors import Corrupt
@@ -16,6 +16,9 @@ from lakebed.errors import Corrupt
 Extent = tuple[int, int]
 """Bytes [start, end) of the file."""
 
+
+SLICE_BYTES = 1 << 20
+"""What a consumer asks for at a time, by default, of one partition."""
 
 _TRAILER = struct.Struct("<I4s")
 _MAGIC = b"PAR1"
@@ -42,11 +45,29 @@ class RowGroup(NamedTuple):
     size_bytes: int
     has_transactions: bool
 
+    @property
+    def slice_rows(self) -> int:
+        """So many rows are read at a time."""
+        return max(1, self.rows * SLICE_BYTES // max(1, self.size_bytes))
+
 
 class Layout:
-    """The row groups of one file, in the order of their offsets. `metadata` is the footer as its library holds it."""
+    """The row groups of one file, in the order of their offsets. `metadata` is the footer as its library holds it.
 
-    __slots__ = ("_ends", "footer_bytes", "groups", "metadata", "offset_end", "offset_start", "segment", "size_bytes")
+    Rows become batches slice by slice, about `SLICE_BYTES` at a time. Where slices end is learnt when they are first read.
+    """
+
+    __slots__ = (
+        "_ends",
+        "_slices",
+        "footer_bytes",
+        "groups",
+        "metadata",
+        "offset_end",
+        "offset_start",
+        "segment",
+        "size_bytes",
+    )
 
     def __init__(
         self,
@@ -64,14 +85,33 @@ class Layout:
         self.offset_start, self.offset_end = span
         self.metadata = metadata
         self._ends = [*(group.offset_first for group in groups[1:]), self.offset_end]
+        self._slices: dict[int, list[int]] = {}
 
     def group_at(self, offset: int) -> RowGroup:
-        """The group whose page holds `offset`, which lies within the file's range."""
+        """The group whose part of the range holds `offset`, which lies within the file's range."""
         return self.groups[bisect_right(self._ends, offset)]
 
+    def start_of(self, group: RowGroup) -> int:
+        """Where a group's part of the range begins: at its first row, or where the file's range does."""
+        return group.offset_first if group is not self.groups[0] else self.offset_start
+
     def end_of(self, group: RowGroup) -> int:
-        """The offset behind the page of a group: where the next begins, or the file's range ends."""
+        """Where it ends: where the next one begins, or where the file's range does."""
         return self._ends[bisect_right(self._ends, group.offset_first)]
+
+    def slice_at(self, group: RowGroup, offset: int) -> int | None:
+        """The number of the slice that holds `offset`, if it is known yet."""
+        ends = self._slices.get(group.number)
+        return bisect_right(ends, offset) if ends and offset < ends[-1] else None
+
+    def slice_end(self, group: RowGroup, number: int) -> int:
+        """The offset behind a slice that is known."""
+        return self._slices[group.number][number]
+
+    def learn(self, group: RowGroup, first: int, ends: Sequence[int]) -> None:
+        """The slices from number `first` on end there."""
+        known = self._slices.setdefault(group.number, [])
+        known += ends[len(known) - first :]
 
     def groups_since(self, offset: int, time_us: int) -> Iterator[RowGroup]:
         """Groups that may hold a row at or behind `offset` that is not older than the moment."""

@@ -1,7 +1,7 @@
-"""Reading settled files: footers, pages of batches, moments; a consumer cannot tell them from write-ahead objects.
+"""Reading settled files: footers, slices of batches, moments; a consumer cannot tell them from write-ahead objects.
 
-A page is the rows of one row group as batches. Invariant: nothing here blocks the event loop, and footers, pages and reads
-under way are bounded in bytes.
+A slice is some rows of a row group as batches. Invariant: nothing here blocks the event loop, and footers, slices, open row
+groups and reads under way are bounded in bytes.
 """
 
 from __future__ import annotations
@@ -15,10 +15,23 @@ from lakebed.kernel import IndexEntry
 from lakebed.objects import ObjectStore
 from lakebed.observe import Metrics
 from lakebed.records import empty_batch
-from lakebed.streams.settled_layout import Extent, Layout, Moment, RowGroup, corrupt, footer_bytes, later
+from lakebed.streams.settled_cursors import Cursors
+from lakebed.streams.settled_layout import (
+    SLICE_BYTES,
+    Extent,
+    Layout,
+    Moment,
+    RowGroup,
+    corrupt,
+    footer_bytes,
+    later,
+)
 from lakebed.streams.settled_workers import Workers
 from lakebed.streams.shared_reads import SharedReads
 from lakebed.wal import RangeCache, Run, Slice
+
+if TYPE_CHECKING:
+    from lakebed.streams.settled_rows import RowReader
 
 FOOTER_GUESS_BYTES = 64 << 10
 _FOOTERS_BYTES_MAX = 4 << 20
@@ -26,18 +39,17 @@ _CARRY_MAX = (1 << 31) - 1
 _LONG_AGO = -(1 << 63)
 _ANY_VERSION = 1 << 62
 
-if TYPE_CHECKING:
-    from lakebed.streams.settled_rows import RowReader
-
-PageKey = tuple[str, int, int]
+SliceKey = tuple[str, int, int]
 
 
 class SettledMemory:
-    """What all domains of a process share for settled files: threads and pages."""
+    """What all domains of a process share for settled files: threads, slices, and row groups that are being read."""
 
     def __init__(self, settings: FetchSettings) -> None:
-        self.pages = RangeCache(settings.cache_bytes)
-        self.pages_bytes_max = settings.cache_bytes
+        slices_bytes_max = settings.cache_bytes // 4
+        self.slices = RangeCache(slices_bytes_max)
+        self.cursors = Cursors(settings.cache_bytes - slices_bytes_max)
+        self.slices_ahead_max = slices_bytes_max // SLICE_BYTES // 2
         self.workers = Workers(settings)
 
 
@@ -46,17 +58,18 @@ class SettledReader:
 
     def __init__(self, store: ObjectStore, memory: SettledMemory, metrics: Metrics, domain: int) -> None:
         self._store = store
-        self._pages = memory.pages
+        self._slices = memory.slices
+        self._cursors = memory.cursors
         self._workers = memory.workers
         self._layouts = _Layouts(_FOOTERS_BYTES_MAX)
         self._footer_reads: SharedReads[str, Layout] = SharedReads()
-        self._page_reads: SharedReads[PageKey, Run] = SharedReads()
-        self._ahead: OrderedDict[PageKey, int] = OrderedDict()
-        self._ahead_bytes_max = memory.pages_bytes_max // 2
-        self._hits = metrics.counter("settled_page_hits", "Pages found in memory", ["domain"]).labels(str(domain))
-        self._reads = metrics.counter("settled_page_reads", "Pages made from row groups", ["domain"]).labels(
-            str(domain)
-        )
+        self._slice_reads: SharedReads[SliceKey, Run] = SharedReads()
+        self._ahead: OrderedDict[SliceKey, None] = OrderedDict()
+        self._ahead_max = memory.slices_ahead_max
+        label = str(domain)
+        self._hits = metrics.counter("settled_slice_hits", "Slices found in memory", ["domain"]).labels(label)
+        self._reads = metrics.counter("settled_slice_reads", "Slices made from rows", ["domain"]).labels(label)
+        self._opened = metrics.counter("settled_row_groups_read", "Row groups read", ["domain"]).labels(label)
 
     def at_hand(self, entry: IndexEntry, offset: int, room_bytes: int, version: int) -> Slice | None:
         """What `read` would give, if it is in memory."""
@@ -64,53 +77,54 @@ class SettledReader:
         if layout is None:
             return None
         group = layout.group_at(offset)
-        key = _key(layout, group)
-        run = self._pages.find(key, version)
-        if run is None:
+        number = layout.slice_at(group, offset)
+        run = None if number is None else self._slices.find((layout.segment, group.number, number), version)
+        if run is None or number is None:
             return None
         self._hits.inc()
-        self._ahead.pop(key, None)
-        return _slice(run, offset, room_bytes, layout.end_of(group))
+        self._ahead.pop(_wanted(layout, group, run.offset_start), None)
+        return _cut(run, offset, room_bytes, layout.slice_end(group, number))
 
     async def read(self, entry: IndexEntry, offset: int, room_bytes: int, version: int) -> Slice:
-        """Batches of the entry from `offset` on, as many as fit and lie in one page, at least one."""
+        """Batches of the entry from `offset` on, as many as fit and lie in one slice, at least one."""
         piece = self.at_hand(entry, offset, room_bytes, version)
         if piece is not None:
             return piece
-        layout = await self.layout(entry)
+        layout = await self._layout(entry)
         group = layout.group_at(offset)
-        key = _key(layout, group)
+        key = _wanted(layout, group, offset)
         self._ahead.pop(key, None)
-        run = await self._page_reads.get(key, lambda: self._read_page(entry, layout, group))
-        return _slice(run, offset, room_bytes, layout.end_of(group))
+        run = await self._slice_reads.get(key, lambda: self._read_slice(entry, layout, group, offset))
+        number = layout.slice_at(group, offset)
+        return _cut(run, offset, room_bytes, run.offset_end if number is None else layout.slice_end(group, number))
 
-    def page_end(self, entry: IndexEntry, offset: int) -> int | None:
-        """The offset behind the page that holds `offset`, if the footer is in memory."""
+    def slice_end(self, entry: IndexEntry, offset: int) -> int | None:
+        """The offset behind the slice that holds `offset`, if it was read before."""
         layout = self._layouts.find(entry)
-        return layout.end_of(layout.group_at(offset)) if layout else None
+        group = layout.group_at(offset) if layout else None
+        number = layout.slice_at(group, offset) if layout and group else None
+        return layout.slice_end(group, number) if layout and group and number is not None else None
 
     def read_ahead(self, entry: IndexEntry, offset: int) -> None:
-        """Begin to read the page that holds `offset`, if there is room for what nobody has asked for yet."""
+        """Begin to read the slice that begins at `offset`, if there is room for what nobody has asked for yet."""
         layout = self._layouts.find(entry)
         if layout is None:
             self._footer_reads.start(entry.segment, lambda: self._read_layout(entry))
             return
         group = layout.group_at(offset)
-        key = _key(layout, group)
-        if key in self._ahead or key in self._page_reads or self._pages.find(key, entry.version) is not None:
+        number, key = layout.slice_at(group, offset), _wanted(layout, group, offset)
+        here = number is not None and self._slices.find((layout.segment, group.number, number), _ANY_VERSION)
+        if here or key in self._slice_reads or not self._workers.allowance.has_room(2 * SLICE_BYTES):
             return
-        if self._has_room_ahead(group.size_bytes) and self._workers.allowance.has_room(group.size_bytes):
-            self._ahead[key] = group.size_bytes
-            self._page_reads.start(key, lambda: self._read_page(entry, layout, group))
-
-    async def layout(self, entry: IndexEntry) -> Layout:
-        """The row groups of an entry's file."""
-        known = self._layouts.find(entry)
-        return known or await self._footer_reads.get(entry.segment, lambda: self._read_layout(entry))
+        self._ahead[key] = None
+        self._ahead.move_to_end(key)
+        if len(self._ahead) > self._ahead_max:
+            self._ahead.popitem(last=False)  # whoever it was read for has left, or is too slow to be read ahead for
+        self._slice_reads.start(key, lambda: self._read_slice(entry, layout, group, offset))
 
     async def first_since(self, entry: IndexEntry, start: int, time_ms: int) -> Moment | None:
         """The first row at or behind `start` that is not older than `time_ms`."""
-        layout = await self.layout(entry)
+        layout = await self._layout(entry)
         time_us = time_ms * 1000
         for group in layout.groups_since(max(start, entry.offset_start), time_us):
             data = await self._fetch(layout, group.time_bytes)
@@ -121,21 +135,24 @@ class SettledReader:
 
     async def greatest(self, entry: IndexEntry, start: int) -> Moment | None:
         """The first row with the greatest time at or behind `start`."""
-        layout = await self.layout(entry)
+        layout = await self._layout(entry)
         since = list(layout.groups_since(max(start, entry.offset_start), _LONG_AGO))
         best: Moment | None = None
         for group in sorted(since, key=lambda group: (-group.time_max_us, group.offset_first)):
             if best is not None and group.time_max_us // 1000 < best.timestamp_ms:
                 break
             data = await self._fetch(layout, group.time_bytes)
-            found = await self._workers.run(partial(_greatest, layout, group, data, start))
-            best = later(best, found)
+            best = later(best, await self._workers.run(partial(_greatest, layout, group, data, start)))
         return best
 
     async def close(self) -> None:
         """Give up reads under way."""
         await self._footer_reads.close()
-        await self._page_reads.close()
+        await self._slice_reads.close()
+
+    async def _layout(self, entry: IndexEntry) -> Layout:
+        known = self._layouts.find(entry)
+        return known or await self._footer_reads.get(entry.segment, lambda: self._read_layout(entry))
 
     async def _read_layout(self, entry: IndexEntry) -> Layout:
         segment, size = entry.segment, entry.size
@@ -153,12 +170,21 @@ class SettledReader:
         self._layouts.keep(layout)
         return layout
 
-    async def _read_page(self, entry: IndexEntry, layout: Layout, group: RowGroup) -> Run:
-        async with self._workers.allowance.of(group.size_bytes):
-            data = await self._exactly(layout.segment, group.batch_bytes)
-            run = await self._workers.run(lambda rows: rows.batches(layout, group, data, entry.version))
+    async def _read_slice(self, entry: IndexEntry, layout: Layout, group: RowGroup, offset: int) -> Run:
+        cursor = self._cursors.take(layout, group, offset)
+        extent = group.batch_bytes
+        needed = 2 * SLICE_BYTES + (0 if cursor else extent[1] - extent[0])
+        async with self._workers.allowance.of(needed):
+            if cursor is None:
+                data = await self._exactly(layout.segment, extent)
+                cursor = await self._workers.run(lambda rows: rows.cursor(layout, group, data))
+                self._opened.inc()
+            first, open_cursor = cursor.number, cursor
+            ends, run = await self._workers.run(lambda rows: rows.batches(open_cursor, offset, entry.version))
+        self._cursors.put(cursor)
+        layout.learn(group, first, ends)
         self._reads.inc()
-        self._pages.keep(_key(layout, group), run)
+        self._slices.keep((layout.segment, group.number, first + len(ends) - 1), run)
         return run
 
     async def _fetch(self, layout: Layout, extent: Extent) -> bytes:
@@ -171,14 +197,6 @@ class SettledReader:
         if missing:
             raise corrupt(segment, f"ends {missing} bytes too early")
         return data
-
-    def _has_room_ahead(self, size_bytes: int) -> bool:
-        """What was read ahead and is no longer in memory counts no more."""
-        if sum(self._ahead.values()) + size_bytes > self._ahead_bytes_max:
-            for key in list(self._ahead):
-                if key not in self._page_reads and self._pages.find(key, _ANY_VERSION) is None:
-                    del self._ahead[key]
-        return sum(self._ahead.values()) + size_bytes <= self._ahead_bytes_max
 
 
 class _Layouts:
@@ -204,15 +222,16 @@ class _Layouts:
             self._held_bytes -= self._layouts.popitem(last=False)[1].footer_bytes
 
 
-def _key(layout: Layout, group: RowGroup) -> PageKey:
-    return layout.segment, group.number, 0
+def _wanted(layout: Layout, group: RowGroup, offset: int) -> SliceKey:
+    """What a read under way is called: slices are numbered only when they are known."""
+    return layout.segment, group.number, offset
 
 
-def _slice(run: Run, offset: int, room_bytes: int, page_end: int) -> Slice:
+def _cut(run: Run, offset: int, room_bytes: int, slice_end: int) -> Slice:
     if offset < run.offset_end:
         return run.slice(offset, room_bytes)
     # A batch reaches over two billion offsets; behind it the gap goes on.
-    end = min(page_end, offset + _CARRY_MAX)
+    end = min(slice_end, offset + _CARRY_MAX)
     carry = empty_batch(offset, end)
     return Slice([memoryview(carry)], len(carry), end)
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from lakebed.errors import Invalid
 from lakebed.records import ROW_SCHEMA, TRANSACTIONAL, Encoder
-from lakebed.streams.settled_layout import Extent, Layout, Moment, RowGroup, corrupt
+from lakebed.streams.settled_layout import SLICE_BYTES, Extent, Layout, Moment, RowGroup, corrupt
 from lakebed.wal import Run
 
 BATCH_BYTES = 256 << 10
@@ -51,26 +51,30 @@ class RowReader:
         _check_groups(segment, groups, size_bytes, span)
         return Layout(segment, size_bytes, len(footer), groups, span, metadata)
 
-    def batches(self, layout: Layout, group: RowGroup, data: bytes, version: int) -> Run:
-        """The rows of a group as batches; the last one carries consumers to the end of the group's page."""
-        names = (*_BATCH_COLUMNS, *_PRODUCER_COLUMNS) if group.has_transactions else _BATCH_COLUMNS
-        parts: list[bytes] = []
-        spans: list[tuple[int, int]] = []
-        ends: list[int] = []
+    def cursor(self, layout: Layout, group: RowGroup, data: bytes) -> Cursor:
+        """The rows of a group, to be read slice by slice."""
         with _named(layout.segment):
-            slices = _read(layout, group, data, group.batch_bytes[0], names).to_batches()
-            _check_rows(layout.segment, group, slices)
-            for number, rows in enumerate(slices, start=1):
-                end = layout.end_of(group) if number == len(slices) else None
-                encoded = self._encoder.encode(rows, batch_bytes=BATCH_BYTES, offset_end=end)
-                shift = sum(map(len, parts))
-                # An exact copy: the encoder's own memory has room to spare, and is warm for the next group.
-                parts.append(bytes(encoded.payload))
-                bounds = (*encoded.positions, len(encoded.payload))
-                spans += [(shift + start, stop - start) for start, stop in pairwise(bounds)]
-                ends += [_end_of_batch(encoded.payload, start) for start in encoded.positions]
-        payload = parts[0] if len(parts) == 1 else b"".join(parts)
-        return Run(memoryview(payload), spans, group.offset_first, ends, version)
+            return Cursor(layout, group, data)
+
+    def batches(self, cursor: Cursor, offset: int, version: int) -> tuple[list[int], Run]:
+        """The batches of the slice that holds `offset`, and where each slice ends that was passed on the way, it included."""
+        ends: list[int] = []
+        with _named(cursor.layout.segment):
+            while True:
+                start = cursor.offset
+                rows = cursor.advance()
+                ends.append(cursor.offset)
+                if offset < cursor.offset:
+                    return ends, self._run(rows, start, cursor.offset, version)
+
+    def _run(self, rows: pa.RecordBatch, offset_start: int, offset_end: int, version: int) -> Run:
+        """Rows as batches; the last one carries consumers to `offset_end`."""
+        encoded = self._encoder.encode(rows, batch_bytes=BATCH_BYTES, offset_end=offset_end)
+        bounds = (*encoded.positions, len(encoded.payload))
+        spans = [(start, stop - start) for start, stop in pairwise(bounds)]
+        ends = [_end_of_batch(encoded.payload, start) for start in encoded.positions]
+        # An exact copy: the encoder's own memory has room to spare, and is warm for the next slice.
+        return Run(memoryview(bytes(encoded.payload)), spans, offset_start, ends, version)
 
     def first_since(self, layout: Layout, group: RowGroup, data: bytes, start: int, time_us: int) -> Moment | None:
         """The first row at or behind `start` that is not older than the moment; `data` are the bytes of two columns."""
@@ -82,6 +86,43 @@ class RowReader:
         """The first row with the greatest time at or behind `start`."""
         offsets, times_us = _moments(layout, group, data, start)
         return _moment(offsets, times_us, int(times_us.argmax())) if len(offsets) else None
+
+
+class Cursor:
+    """A row group of which some slices have been read. Not for use by two threads at once."""
+
+    def __init__(self, layout: Layout, group: RowGroup, data: bytes) -> None:
+        self.layout = layout
+        self.group = group
+        self.held_bytes = len(data) + SLICE_BYTES
+        self.number = 0
+        self.offset = layout.start_of(group)
+        names = (*_BATCH_COLUMNS, *_PRODUCER_COLUMNS) if group.has_transactions else _BATCH_COLUMNS
+        file = _open(layout, data, group.batch_bytes[0])
+        self._rows_left = group.rows
+        self._slices = file.iter_batches(
+            batch_size=group.slice_rows, row_groups=[group.number], columns=list(names), use_threads=False
+        )
+
+    @property
+    def is_at_end(self) -> bool:
+        return not self._rows_left
+
+    def advance(self) -> pa.RecordBatch:
+        """The next slice."""
+        rows = next(self._slices, None)
+        if rows is None or not 0 < rows.num_rows <= self._rows_left:
+            raise corrupt(self.layout.segment, f"row group {self.group.number} has not the rows that the footer says")
+        self._rows_left -= rows.num_rows
+        first, last = (rows.column("offset")[at].as_py() for at in (0, -1))
+        expected = self.group.offset_first if self.number == 0 else first
+        if first < self.offset or first != expected or (last == self.group.offset_last) != self.is_at_end:
+            raise corrupt(
+                self.layout.segment, f"row group {self.group.number} holds other offsets than the footer says"
+            )
+        self.number += 1
+        self.offset = self.layout.end_of(self.group) if self.is_at_end else last + 1
+        return rows
 
 
 class _Window:
@@ -113,19 +154,17 @@ class _Window:
         """Nothing is open."""
 
 
-def _read(layout: Layout, group: RowGroup, data: bytes, start: int, names: Sequence[str]) -> pa.Table:
+def _open(layout: Layout, data: bytes, start: int) -> pq.ParquetFile:
+    """The file, of which `data` are the bytes from `start` on."""
     source = pa.PythonFile(_Window(data, start, layout.size_bytes), mode="r")
-    file = pq.ParquetFile(source, metadata=layout.metadata, page_checksum_verification=True)
-    table = file.read_row_group(group.number, columns=list(names), use_threads=False)
-    if table.num_rows != group.rows:
-        raise corrupt(layout.segment, f"row group {group.number} has {table.num_rows} rows instead of {group.rows}")
-    return table
+    return pq.ParquetFile(source, metadata=layout.metadata, page_checksum_verification=True)
 
 
 def _moments(layout: Layout, group: RowGroup, data: bytes, start: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Offsets and times in microseconds of the rows from offset `start` on."""
     with _named(layout.segment):
-        table = _read(layout, group, data, group.time_bytes[0], _TIME_COLUMNS)
+        file = _open(layout, data, group.time_bytes[0])
+        table = file.read_row_group(group.number, columns=list(_TIME_COLUMNS), use_threads=False)
         offsets = table.column("offset").to_numpy()
         times_us = table.column("timestamp").cast(pa.int64()).to_numpy()
     first = int(np.searchsorted(offsets, start))
@@ -184,13 +223,6 @@ def _check_groups(segment: str, groups: Sequence[RowGroup], size_bytes: int, spa
         if not 0 <= group.batch_bytes[0] <= group.batch_bytes[1] <= size_bytes:
             raise corrupt(segment, f"row group {group.number} lies outside the file")
         before = group.offset_last
-
-
-def _check_rows(segment: str, group: RowGroup, slices: Sequence[pa.RecordBatch]) -> None:
-    """The encoder sees that offsets grow; here that they are the ones that the footer promised."""
-    first, last = slices[0].column("offset")[0].as_py(), slices[-1].column("offset")[-1].as_py()
-    if (first, last) != (group.offset_first, group.offset_last):
-        raise corrupt(segment, f"row group {group.number} holds other offsets than the footer says")
 
 
 def _end_of_batch(payload: memoryview, start: int) -> int:

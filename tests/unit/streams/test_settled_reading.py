@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+import pyarrow as pa
 import pytest
 
 from lakebed.config import ByteCount, FetchSettings, WalSettings
 from lakebed.errors import Corrupt
+from lakebed.kernel import Add, Decision
 from lakebed.objects import MemoryStore
 from lakebed.records import (
     LOG_APPEND_TIME,
@@ -21,7 +23,8 @@ from lakebed.records import (
     stamp_append_time,
 )
 from lakebed.streams import NOWHERE, Fetched
-from tests.settled_topics import parquet_body, settle
+from lakebed.wal import Piece
+from tests.settled_topics import FILE_SCHEMA, parquet_body, settle
 from tests.unit.streams.plane import Plane, batch, memory_plane
 
 COLD = WalSettings(tail_cache_bytes=ByteCount(0))
@@ -117,8 +120,8 @@ async def test_log_append_time_stays_what_it_is() -> None:
         (stream,) = (await plane.topic()).streams
         for number in range(4):
             payload = bytearray(batch(b"a", b"b", timestamp_ms=BASE_MS + number))
-            stamp_append_time(payload, read_header(payload, 0), BASE_MS + 1000 + number // 2)
-            await plane.send(stream, bytes(payload))
+            header = stamp_append_time(payload, read_header(payload, 0), BASE_MS + 1000 + number // 2)
+            await plane.domain.append([Piece(stream, payload, [header])])
         before = await walk(plane, stream, 0)
         await settled(plane, stream)
         found = await plane.domain.reader.read(plane.domain.log.current, stream, 0, 1 << 20)
@@ -236,10 +239,22 @@ async def test_small_caches_slow_reading_down_but_do_not_stop_it(cache_bytes: in
 async def test_gap_of_billions_of_offsets_is_carried_over() -> None:
     async with memory_plane(settings=COLD) as plane:
         (stream,) = (await plane.topic()).streams
-        wide = build_batch([Record(0, BASE_MS, None, b"a"), Record((1 << 31) - 2, BASE_MS, None, b"b")])
-        for _ in range(3):
-            await plane.send(stream, wide)
-        end = plane.domain.log.current.stream(stream).end  # type: ignore[union-attr]
-        await settled(plane, stream, drop=[(1 << 31) - 2 + at * ((1 << 31) - 1) for at in range(3)])
-        assert len(await walk(plane, stream, 0)) == 3
+        end = 5 << 31
+        rows = [{"offset": at, "timestamp": BASE_MS * 1000, "headers": [], "attributes": 0} for at in (3, end // 2)]
+        table = pa.Table.from_pylist(rows, schema=FILE_SCHEMA.remove(0)).append_column("partition", [[0, 0]])
+        body = parquet_body(table, group_rows=1)
+        await plane.store.put("delta/t/data/wide.parquet", body)
+        add = Add(
+            stream=stream,
+            offset_start=0,
+            offset_end=end,
+            segment="delta/t/data/wide.parquet",
+            size=len(body),
+            file_type="parquet",
+            cumulative_size=1,
+            timestamp_min=BASE_MS,
+            timestamp_max=BASE_MS,
+        )
+        await plane.domain.log.commit(lambda _: Decision([add], None), txn_id="wide")
+        assert [record.offset for record in await walk(plane, stream, 0)] == [3, end // 2]
         assert await walk(plane, stream, end - 5) == []
