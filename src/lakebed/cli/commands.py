@@ -24,6 +24,7 @@ COMMANDS = {
     "groups": "Look at consumer groups and their lag, move their offsets, delete them.",
     "produce": "Send the lines of standard input to a topic, each as one record.",
     "consume": "Print the records of a topic: their values, or everything as JSON.",
+    "settle": "Settle topics into Iceberg and Delta tables until told to stop.",
     "demo": "See a commit log and a broker at work, in a scratch folder.",
     "log": "Look inside a commit log.",
     "config": "Look at the configuration.",

@@ -15,6 +15,14 @@ if TYPE_CHECKING:
 __all__ = ["register", "spark_session"]
 
 _WHEN_ASKED_FOR = {
+    "Event": "settle.events",
+    "HereRunner": "settle.running",
+    "Rounds": "settle.rounds",
+    "Runner": "settle.running",
+    "Settler": "settle.settler",
+    "SparkRunner": "settle.spark_running",
+    "Tell": "settle.events",
+    "open_tables": "table_access",
     "register": "source",
     "spark_session": "session",
 }

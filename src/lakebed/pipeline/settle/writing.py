@@ -1,0 +1,109 @@
+"""Rows into one Parquet file after the other, each of one partition, sorted by offset.
+
+Invariant: a name is used once. What is put is whole, and its hash is of the bytes that were put.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+_PLAIN = ("offset", "timestamp", "key", "value", "headers")
+"""Columns that a dictionary only slows down."""
+_NO_STATISTICS = ("key", "value", "headers")
+_FULL_GROUP = 0.75
+"""A row group that is filled so far is written rather than kept waiting for more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A file's bytes and what its writer counted."""
+
+    body: pa.Buffer
+    sha256: str
+    footer: bytes
+
+
+class ParquetRows:
+    """One file being written, in memory; opened by its first rows."""
+
+    def __init__(self, schema: pa.Schema, partition: int, row_group_bytes: int) -> None:
+        self._schema = schema
+        self._partition = partition
+        self._group_bytes = row_group_bytes * _FULL_GROUP
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_bytes = 0
+        self._partitions = np.empty(0, np.int32)
+        self._sink = pa.BufferOutputStream()
+        self._collected: list[pq.FileMetaData] = []
+        self._writer: pq.ParquetWriter | None = None
+        self.record_bytes = 0
+
+    @property
+    def empty(self) -> bool:
+        return self._writer is None and not self._pending
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Rows as the decoder gives them, without the partition; as many as make up a row group are written."""
+        if not rows.num_rows:
+            return
+        if len(self._partitions) < rows.num_rows:
+            self._partitions = np.full(rows.num_rows, self._partition, np.int32)
+        columns = {"partition": pa.array(self._partitions[: rows.num_rows]), **dict(_columns(rows))}
+        self._append(pa.RecordBatch.from_arrays([columns[name] for name in self._schema.names], schema=self._schema))
+
+    def add_settled(self, rows: pa.Table) -> None:
+        """Rows of a file that was written here before."""
+        for batch in rows.cast(self._schema).to_batches():
+            self._append(batch)
+
+    def finish(self) -> Finished:
+        """Close the file."""
+        self._flush()
+        assert self._writer is not None
+        self._writer.close()
+        body = self._sink.getvalue()
+        footer = pa.BufferOutputStream()
+        self._collected[0].write_metadata_file(footer)
+        return Finished(body, sha256(body).hexdigest(), footer.getvalue().to_pybytes())
+
+    def _append(self, batch: pa.RecordBatch) -> None:
+        size = batch.nbytes
+        self._pending.append(batch)
+        self._pending_bytes += size
+        self.record_bytes += size
+        if self._pending_bytes >= self._group_bytes:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._pending:
+            return
+        if self._writer is None:
+            self._writer = _open(self._sink, self._schema, self._collected)
+        table = pa.Table.from_batches(self._pending)
+        self._pending, self._pending_bytes = [], 0
+        self._writer.write_table(table, row_group_size=table.num_rows)
+
+
+def _columns(rows: pa.RecordBatch) -> list[tuple[str, pa.Array]]:
+    return list(zip(rows.schema.names, rows.columns, strict=True))
+
+
+def _open(sink: pa.BufferOutputStream, schema: pa.Schema, collected: list[Any]) -> pq.ParquetWriter:
+    leaves = [field.name for field in schema]
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=[name for name in leaves if name not in _PLAIN],
+        column_encoding={"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
+        write_statistics=[name for name in leaves if name not in _NO_STATISTICS],
+        store_schema=False,
+        metadata_collector=collected,
+    )
