@@ -61,6 +61,7 @@ async def _timed(each: TableFormat, ref: TableRef, files: int, turn: int) -> flo
     added = tuple(_file(ref, index) for index in range(first, first + PARTITIONS))
     job = Job(f"turn-{turn}", _JOBS + 1 + turn)
     begun_s = time.perf_counter()
+    await each.ensure(ref)
     await each.commit(ref, job, Change(added=added))
     return time.perf_counter() - begun_s
 

@@ -65,7 +65,8 @@ class DeltaTables:
         self._appender = DeltaAppender(store, clock, root_id)
 
     async def ensure(self, ref: TableRef) -> None:
-        await asyncio.to_thread(self._ensure, ref)
+        if not await self._appender.knows(ref, _application(ref)):
+            await asyncio.to_thread(self._ensure, ref)
 
     async def commit(self, ref: TableRef, job: Job, change: Change) -> TableCommit:
         if change.added and not needs_present(change):

@@ -49,6 +49,10 @@ class DeltaAppender:
             self._known.clear()
         self._known[ref] = known
 
+    async def knows(self, ref: TableRef, application: str) -> bool:
+        """Whether the table is there, plain and ours, by its newest commits."""
+        return await self._follow(ref, application) is not None
+
     def forget(self, ref: TableRef) -> None:
         self._known.pop(ref, None)
 
