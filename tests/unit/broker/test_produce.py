@@ -184,7 +184,7 @@ async def test_batch_that_unpacks_to_nonsense_is_refused_where_it_is_compressed_
     await create_topic(broker.cluster, "t", 1, {"compression.type": "zstd"})
     async with wired(broker.kafka) as wire:
         batch = bytearray(batch_of(b"x" * 1000, codec=Codec.LZ4))
-        batch[-4:] = bytes(4)
+        batch[61:65] = bytes(4)
         batch[17:21] = struct.pack(">I", crc32c(batch[21:]))
         assert (await append(wire, "t", bytes(batch))).error_code == ErrorCode.CORRUPT_MESSAGE
         assert (await append(wire, "t", batch_of(b"x"))).base_offset == 0
