@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import threading
@@ -17,6 +18,7 @@ from tests.clients.processes import BrokerProcess, broker_process
 
 PATIENCE_S = 60.0
 KILLING_S = 60.0 if os.environ.get("LAKEBED_SOAK") else 15.0
+PARTITIONS = 6
 QUICK = {"LAKEBED__LEASES__TTL": "1s"}
 
 
@@ -55,6 +57,37 @@ class Sending(threading.Thread):
             return
         number = int((message.value() or b"").decode().split(":")[1])
         self.acknowledged[number] = (message.partition() or 0, message.offset() or 0)
+
+
+class Following(threading.Thread):
+    """A consumer with its default settings that reads a topic while it grows."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        super().__init__(name="following", daemon=True)
+        self.seen: dict[tuple[int, int], str] = {}
+        self.repeated: list[tuple[int, int]] = []
+        self._stop_event = threading.Event()
+        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
+        self._consumer.assign([TopicPartition(topic, place, OFFSET_BEGINNING) for place in range(partitions)])
+
+    def run(self) -> None:
+        while not self._stop_event.is_set():
+            for message in self._consumer.consume(1000, 0.2):
+                if message.error() is not None:
+                    continue
+                place = message.partition(), message.offset()
+                if place in self.seen:
+                    self.repeated.append(place)
+                self.seen[place] = message.value().decode()
+        self._consumer.close()
+
+    def finish(self, expected: dict[tuple[int, int], str]) -> None:
+        """Wait until all of `expected` was read, each once and unchanged."""
+        _until(lambda: len(self.seen) >= len(expected))
+        self._stop_event.set()
+        self.join(PATIENCE_S)
+        assert self.seen == expected
+        assert self.repeated == []
 
 
 def read_all(bootstrap: str, topic: str, partitions: int) -> dict[tuple[int, int], str]:
@@ -136,19 +169,27 @@ def test_brokers_on_one_root_read_each_others_writes_at_once(one: BrokerProcess,
 
 
 @pytest.mark.slow
-def test_random_kills_among_three_brokers_lose_and_repeat_nothing(one: BrokerProcess, tmp_path: Path) -> None:
-    chance = random.Random(7)
-    root = tmp_path / "root"
-    with (
-        broker_process(root, tmp_path / "two", environment=QUICK) as two,
-        broker_process(root, tmp_path / "three", environment=QUICK) as three,
-    ):
-        brokers = [one, two, three]
+def test_random_kills_among_three_brokers_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    kill_at_random(tmp_path / "root", tmp_path, QUICK, KILLING_S)
+
+
+def kill_at_random(root: Path | str, folder: Path, environment: dict[str, str], killing_s: float) -> None:
+    """Three producers and a consumer at three brokers, of which one after the other is killed and started again."""
+    chance, spread = random.Random(7), {**environment, "LAKEBED__TOPICS__PARTITIONS": str(PARTITIONS)}
+    with contextlib.ExitStack() as stack:
+        brokers = [
+            stack.enter_context(broker_process(root, folder / name, environment=spread))
+            for name in ("one", "two", "three")
+        ]
         bootstrap = ",".join(broker.bootstrap for broker in brokers)
         senders = [Sending(name, bootstrap, "t") for name in ("a", "b", "c")]
         for sender in senders:
             sender.start()
-        until_s = time.monotonic() + KILLING_S
+        for sender in senders:
+            sender.wait_for(0)
+        follower = Following(bootstrap, "t", PARTITIONS)
+        follower.start()
+        until_s = time.monotonic() + killing_s
         while time.monotonic() < until_s:
             for sender in senders:
                 sender.wait_for(len(sender.acknowledged) + 50)
@@ -159,7 +200,9 @@ def test_random_kills_among_three_brokers_lose_and_repeat_nothing(one: BrokerPro
             sender.finish()
         assert [sender.failures for sender in senders] == [[], [], []]
         for broker in brokers:
-            check_history(senders, read_all(broker.bootstrap, "t", 1))
+            seen = read_all(broker.bootstrap, "t", PARTITIONS)
+            check_history(senders, seen)
+        follower.finish(seen)
 
 
 def _until(holds: Callable[[], bool]) -> None:

@@ -12,7 +12,15 @@ from confluent_kafka import Producer
 from tests.clients.conformance import assert_same_records, canonical_records
 from tests.clients.processes import broker_process
 from tests.clients.python_clients import Confluent, KafkaPython
-from tests.clients.test_crashes import PATIENCE_S, QUICK, Sending, check_history, read_all
+from tests.clients.test_crashes import (
+    KILLING_S,
+    PATIENCE_S,
+    QUICK,
+    Sending,
+    check_history,
+    kill_at_random,
+    read_all,
+)
 from tests.services.oxia import OxiaServer, oxia_binary, oxia_server
 from tests.services.s3 import S3Server
 
@@ -83,3 +91,8 @@ def test_brokers_serve_kill_and_read_each_others_writes(place: Place, tmp_path: 
         writer.produce(two.bootstrap, "all", records)
         assert_same_records(records, reader.consume(two.bootstrap, "all", len(records)), reader.traits)
         assert two.stop() == 0
+
+
+@pytest.mark.slow
+def test_random_kills_lose_and_repeat_nothing(place: Place, tmp_path: Path) -> None:
+    kill_at_random(place.root, tmp_path, place.environment, KILLING_S)
