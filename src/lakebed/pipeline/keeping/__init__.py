@@ -7,6 +7,7 @@ from lakebed.pipeline.keeping.holding import Held, holding
 from lakebed.pipeline.keeping.keeper import Keeper, Kept
 from lakebed.pipeline.keeping.measures import KeepingMetrics
 from lakebed.pipeline.keeping.retention import Trimmer, retention_ms
+from lakebed.pipeline.keeping.rounds import KeepingRounds
 
 __all__ = [
     "Collected",
@@ -16,6 +17,7 @@ __all__ = [
     "Held",
     "Keeper",
     "KeepingMetrics",
+    "KeepingRounds",
     "Kept",
     "ParquetCollector",
     "Trimmer",

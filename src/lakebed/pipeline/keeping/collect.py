@@ -99,6 +99,15 @@ class ParquetCollector:
         taken = await self._take(held, job_of(snapshot, held.id), due, named)
         return replace(taken, marked=marked, whole=whole)
 
+    def is_due(self, held: Held, snapshot: Snapshot) -> bool:
+        """Whether the first marks that are looked at have outlived their grace."""
+        until_ms = self._clock.now_ms() - int(self._settings.gc_grace_s * 1000)
+        return any(
+            mark.taken or mark.since_ms <= until_ms
+            for folder in held.folders
+            for _, mark in islice(gone_marks(snapshot, folder), FILES_PER_ROUND)
+        )
+
     def _place(self, topic_id: UUID) -> _Place:
         if len(self._places) >= _TOPICS_REMEMBERED:
             self._places.clear()

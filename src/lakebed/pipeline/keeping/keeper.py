@@ -6,6 +6,7 @@ process at a time, and never while that process settles it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -64,6 +65,8 @@ class Keeper:
         if job_of(await held.log.refresh(), topic.id) is None:
             return Kept(Collected())  # never settled
         seldom = thorough or self._is_time(topic.id)
+        if seldom:
+            self._note_look(topic.id)
         trimmed = await self._trim(held, topic) if seldom else 0
         expired = await self._expire(held) if seldom else 0
         foreign = await self.foreign.look(held) if seldom else ()
@@ -76,13 +79,13 @@ class Keeper:
             )
         return Kept(collected, trimmed, expired, len(foreign))
 
-    async def resume(self, topic: Topic, record: JobRecord, token: int) -> JobRecord:
-        """Finish an open job of kind `trim` or `restore`."""
-        held = self.held(topic, token)
+    async def resume(self, record: JobRecord, domain: int, token: int, streams: Sequence[int]) -> JobRecord:
+        """Finish an open job of kind `trim` or `restore`; `streams` are the topic's."""
+        held = Held(record.topic, record.topic_id, self._root.domains[domain], token)
         if record.kind == "trim":
             return await self._trimmer.resume(held, record)
         if record.kind == "restore":
-            return await self.foreign.resume(held, record, topic.streams)
+            return await self.foreign.resume(held, record, streams)
         raise Invalid(f"job {record.id} is a {record.kind}", "Let the settler finish it")
 
     async def restore(self, topic: Topic, token: int) -> JobRecord:
@@ -102,15 +105,21 @@ class Keeper:
     def held(self, topic: Topic, token: int) -> Held:
         return Held(topic.name, topic.id, self._root.domains[topic.domain], token)
 
-    def _is_time(self, topic_id: UUID) -> bool:
-        now_s = self._clock.monotonic_s()
-        last_s = self._looked_s.get(topic_id)
-        if last_s is not None and now_s - last_s < _SELDOM_S:
+    def is_due(self, topic: Topic) -> bool:
+        """Whether a round would have something to do, as far as that shows without a lease."""
+        log = self._root.domains[topic.domain]
+        if job_of(log.current, topic.id) is None:
             return False
+        return self._is_time(topic.id) or self._collector.is_due(self.held(topic, 0), log.current)
+
+    def _is_time(self, topic_id: UUID) -> bool:
+        last_s = self._looked_s.get(topic_id)
+        return last_s is None or self._clock.monotonic_s() - last_s >= _SELDOM_S
+
+    def _note_look(self, topic_id: UUID) -> None:
         if len(self._looked_s) >= _TOPICS_REMEMBERED:
             self._looked_s.clear()
-        self._looked_s[topic_id] = now_s
-        return True
+        self._looked_s[topic_id] = self._clock.monotonic_s()
 
     async def _trim(self, held: Held, topic: Topic) -> int:
         keep_ms = retention_ms(self._settings, topic.rules.table_retention_ms)
