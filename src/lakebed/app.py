@@ -62,6 +62,7 @@ from lakebed.objects import (
     prove_preconditions,
 )
 from lakebed.observe import Health, Logs, Metrics, Reach
+from lakebed.pipeline import SettlingChild
 from lakebed.streams import (
     Domain,
     Memory,
@@ -79,6 +80,7 @@ from lakebed.streams import (
 _BUCKET_LINGER_S = 0.05
 _POOL_BYTES = 64_000_000
 _LAST_WORDS_S = 10.0
+_SETTLER_DELAY_S = 3.0
 _GC_THRESHOLDS = 20_000, 20, 100
 """Requests leave no cycles behind, so looking for them often is wasted."""
 
@@ -96,22 +98,30 @@ WorkerCommand = Callable[[Address], Callable[[int], Sequence[str]]]
 """For the bootstrap address, the command line of each worker."""
 
 
-def run_broker(settings: Settings, announce: Announce, *, worker: bool = False) -> None:
-    """Run a broker until SIGTERM or SIGINT, then let its clients finish. A worker stops too when its supervisor is gone."""
+def run_broker(
+    settings: Settings, announce: Announce, *, worker: bool = False, settle: Sequence[str] | None = None
+) -> None:
+    """Run a broker until SIGTERM or SIGINT, then let its clients finish. A worker stops too when its supervisor is gone.
+
+    `settle` is the command line of a settler to be kept running beside it.
+    """
 
     async def run() -> None:
         logs, stop = _prepared(settings)
         if worker:
             asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stop.set)
         app = App(settings, SystemClock(), logs, shares_ports=worker)
+        child = SettlingChild(settle or (), app.clock, logs.logger("settle"), delay_s=_SETTLER_DELAY_S)
         try:
             ready = await app.start()
+            if settle:
+                child.start()
             gc.freeze()
             gc.set_threshold(*_GC_THRESHOLDS)
             announce(ready)
             await stop.wait()
         finally:
-            await app.stop()
+            await asyncio.gather(child.stop(), app.stop())
 
     uvloop.run(run())
 

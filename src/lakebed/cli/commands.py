@@ -18,7 +18,7 @@ from lakebed.cli.output import Output
 from lakebed.errors import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, LakebedError
 
 COMMANDS = {
-    "up": "Run a broker until it is told to stop.",
+    "up": "Run a broker and a settler until told to stop.",
     "broker": "Run brokers until they are told to stop.",
     "topics": "Create, look at, change and delete topics.",
     "groups": "Look at consumer groups and their lag, move their offsets, delete them.",

@@ -55,14 +55,14 @@ async def _run(call: Call, once: bool, topics: frozenset[str], child: bool) -> N
     settings = call.settings
     with listener(call, quiet=child) as tell:
         async with opened_root(settings) as root:
-            rounds = Rounds(root, lambda: _settler(root, tell), tell, only=topics, stop=stop)
+            rounds = Rounds(root, lambda: _settler(root, tell, stop), tell, only=topics, stop=stop)
             try:
                 await (rounds.once() if once else rounds.forever(settings.settle.every_s))
             finally:
                 await rounds.close()
 
 
-def _settler(root: OpenRoot, tell: Tell) -> Settler:
+def _settler(root: OpenRoot, tell: Tell, stop: asyncio.Event) -> Settler:
     from lakebed.pipeline import Settler, SparkRunner, open_tables
 
-    return Settler(root, open_tables(root), SparkRunner(root.settings), tell)
+    return Settler(root, open_tables(root), SparkRunner(root.settings), tell, stop)

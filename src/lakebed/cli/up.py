@@ -1,6 +1,8 @@
-"""`lakebed up`: everything in one process, on a folder."""
+"""`lakebed up`: everything on a folder: a broker, and a settler in a process of its own."""
 
 from __future__ import annotations
+
+import sys
 
 import click
 
@@ -19,9 +21,22 @@ from lakebed.cli.options import Call, Command, common_options
 @click.option("--http", metavar="HOST:PORT", help="Where HTTP clients connect.  [default: http.listen]")
 @common_options
 def command(call: Call, kafka: str | None, http: str | None) -> None:
-    """Run a broker until it is told to stop. Prints one line when clients may come."""
-    from lakebed.app import run_broker
+    """Run a broker and a settler until told to stop. Prints one line when clients may come."""
+    from lakebed.app import Ready, run_broker
 
     call.override("kafka.listen", kafka)
     call.override("http.listen", http)
-    run_broker(call.settings, lambda ready: call.output.text(f"ready kafka={ready.kafka} http={ready.http}"))
+
+    def announce(ready: Ready) -> None:
+        call.output.text(f"ready kafka={ready.kafka} http={ready.http}")
+
+    run_broker(call.settings, announce, settle=_settle(call))
+
+
+def _settle(call: Call) -> list[str] | None:
+    """The settler's command line: this command's own sources of settings. None where nobody could find its tables."""
+    settings = call.settings
+    if not settings.tables.enabled or settings.root.startswith("memory:"):
+        return None
+    line = [sys.executable, "-m", "lakebed", "settle", "--child", "--root", settings.root]
+    return line if call.config is None else [*line, "--config", str(call.config)]

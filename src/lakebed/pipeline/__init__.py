@@ -9,10 +9,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lakebed.pipeline.child import SettlingChild
     from lakebed.pipeline.session import spark_session
+    from lakebed.pipeline.settle.events import Event, Tell
+    from lakebed.pipeline.settle.rounds import Rounds
+    from lakebed.pipeline.settle.running import HereRunner, Runner
+    from lakebed.pipeline.settle.settler import Settler
+    from lakebed.pipeline.settle.spark_running import SparkRunner
     from lakebed.pipeline.source import register
+    from lakebed.pipeline.table_access import open_tables
 
-__all__ = ["register", "spark_session"]
+__all__ = [
+    "Event",
+    "HereRunner",
+    "Rounds",
+    "Runner",
+    "Settler",
+    "SettlingChild",
+    "SparkRunner",
+    "Tell",
+    "open_tables",
+    "register",
+    "spark_session",
+]
 
 _WHEN_ASKED_FOR = {
     "Event": "settle.events",
@@ -20,6 +39,7 @@ _WHEN_ASKED_FOR = {
     "Rounds": "settle.rounds",
     "Runner": "settle.running",
     "Settler": "settle.settler",
+    "SettlingChild": "child",
     "SparkRunner": "settle.spark_running",
     "Tell": "settle.events",
     "open_tables": "table_access",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from lakebed.clock import jittered, within
@@ -16,8 +17,10 @@ from lakebed.errors import Closed, Corrupt, Fenced, Invalid, LakebedError, NotFo
 from lakebed.kernel import View
 from lakebed.pipeline.settle.events import Event, Tell
 from lakebed.pipeline.settle.plan import Limits, rewrite_orders, unsettled
-from lakebed.pipeline.settle.settler import Settler
 from lakebed.streams import Catalogue, JobState, OpenRoot, Topic, job_of
+
+if TYPE_CHECKING:
+    from lakebed.pipeline.settle.settler import Settler
 
 _LOOK_S = 1.0
 _BUSY_S = 0.5
@@ -60,10 +63,13 @@ class Rounds:
     async def forever(self, every_s: float) -> None:
         """Look for work until told to stop; a topic's turn comes every `every_s`, or earlier when much or old data waits."""
         while not self._stop.is_set():
-            for topic in await self._due(every_s):
-                if self._stop.is_set():
-                    return
-                await self._turn(topic)
+            try:
+                await self._round(every_s)
+            except Unavailable as error:
+                self._tell(Event(event="later", problem=error.problem, remedy=error.remedy))
+            except Closed:
+                if not self._stop.is_set():
+                    raise
             await self._pause(min(every_s, _LOOK_S))
 
     async def once(self) -> None:
@@ -104,6 +110,12 @@ class Rounds:
         if self._settler is None:
             self._settler = self._open()
         return self._settler
+
+    async def _round(self, every_s: float) -> None:
+        for topic in await self._due(every_s):
+            if self._stop.is_set():
+                return
+            await self._turn(topic)
 
     async def _topics(self) -> list[Topic]:
         topics = self._catalogue.at(await self._root.cluster.refresh()).by_name

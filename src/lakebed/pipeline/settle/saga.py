@@ -6,13 +6,14 @@ record says what the log has. The index is never swapped before both tables hold
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import msgspec
 
 from lakebed import tables as tables_room
 from lakebed.clock import Clock
-from lakebed.errors import Corrupt, Fenced, NotFound
+from lakebed.errors import Closed, Corrupt, Fenced, NotFound
 from lakebed.kernel import CommitLog, Decision, View
 from lakebed.objects import ObjectStore
 from lakebed.pipeline.settle.events import Event, Tell
@@ -35,10 +36,12 @@ class Saga:
         *,
         token: int,
         alive: Alive,
+        stop: asyncio.Event | None = None,
         topic_is_gone: bool = False,
     ) -> None:
         self._log, self._tables, self._store, self._clock, self._tell = log, tables, store, clock, tell
         self._token, self._alive, self._gone = token, alive, topic_is_gone
+        self._stop = asyncio.Event() if stop is None else stop
 
     async def walk(self, record: JobRecord) -> JobRecord:
         """Go on from wherever the job is until it is done."""
@@ -51,6 +54,10 @@ class Saga:
             JobState.WAL_GC_READY: self._finish,
         }
         while record.state is not JobState.DONE:
+            if self._stop.is_set():
+                raise Closed(
+                    f"the settler stops, with a job of {record.topic} at {record.state}", "The next one goes on"
+                )
             record = await steps[record.state](record)
         return record
 

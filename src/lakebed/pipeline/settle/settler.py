@@ -7,16 +7,17 @@ wrong, the job's record tells the next holder where to go on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
 from lakebed import tables as tables_room
-from lakebed.errors import Corrupt, Unavailable
+from lakebed.errors import Closed, Corrupt, Unavailable
 from lakebed.kernel import CommitLog, take_fence
 from lakebed.objects import Lease
+from lakebed.pipeline.keeping import Keeper
 from lakebed.pipeline.settle.events import Event, Tell
 from lakebed.pipeline.settle.job import Made, make
 from lakebed.pipeline.settle.plan import Limits, rewrite_orders, settle_orders
@@ -63,9 +64,19 @@ class Hold:
 class Settler:
     """Settles topics of one root, one at a time."""
 
-    def __init__(self, root: OpenRoot, tables: tables_room.TableSet, runner: Runner, tell: Tell) -> None:
+    def __init__(
+        self,
+        root: OpenRoot,
+        tables: tables_room.TableSet,
+        runner: Runner,
+        tell: Tell,
+        stop: asyncio.Event | None = None,
+    ) -> None:
+        """`stop` ends the work between two steps; what is left is for the next settler."""
+        self._stop = asyncio.Event() if stop is None else stop
         self._root, self._tables, self._runner, self._tell = root, tables, runner, tell
         self._clock = root.clock
+        self._keeper = Keeper(root, tables)
         self._limits = Limits.of(root.settings.settle, root.settings.kernel)
         self._name = str(root.clock.uuid7())
 
@@ -82,7 +93,7 @@ class Settler:
         async with self._held(topic.id, topic.name, topic.domain) as hold:
             if hold is None:
                 return Settled(busy=True)
-            done = Settled(jobs=await self._finish(hold, topic.id))
+            done = Settled(jobs=await self._finish(hold, topic.id, topic))
             if not is_due():
                 return done
             await self._settle_jobs(hold, topic, until, skip, jobs_max, done)
@@ -120,6 +131,7 @@ class Settler:
                 self._tell,
                 token=lease.token,
                 alive=lease.alive,
+                stop=self._stop,
                 topic_is_gone=gone,
             )
             yield Hold(name, log, lease, saga)
@@ -129,12 +141,15 @@ class Settler:
             with suppress(Unavailable):  # it runs out by itself
                 await self._root.leases.release(lease)
 
-    async def _finish(self, hold: Hold, topic_id: UUID) -> int:
+    async def _finish(self, hold: Hold, topic_id: UUID, topic: Topic | None = None) -> int:
         """Walk a job that someone left to its end; how many there were."""
         record = job_of(await hold.log.refresh(), topic_id)
         if record is None or record.state is JobState.DONE:
             return 0
-        await hold.saga.walk(record)
+        if record.kind in ("settle", "rewrite"):
+            await hold.saga.walk(record)
+        elif topic is not None:  # what a deleted topic's keeper has left, its keeper ends
+            await self._keeper.resume(record, topic.domain, hold.lease.token, topic.streams)
         return 1
 
     async def _settle_jobs(
@@ -178,6 +193,9 @@ class Settler:
         )
         begun = await insist(hold.log, begin_decision(draft), f"settle:{draft.id}:begin", self._clock)
         record = begun.answer
+        if record.id != draft.id:
+            await hold.saga.walk(record)
+            return
         self._tell(
             Event(
                 event="job",
@@ -188,13 +206,27 @@ class Settler:
                 bytes=sum(order.size_bytes for order in orders),
             )
         )
-        made = await make(record, orders, self._place(topic), self._runner, self._root.objects)
+        made = await self._unless_stopped(make(record, orders, self._place(topic), self._runner, self._root.objects))
         await self._judge(hold, topic, made, done)
         if made.empty:
             await hold.saga.walk(record)
             return
         await hold.saga.walk(await hold.saga.move(made.record, JobState.PARQUET_WRITTEN))
         done.jobs += 1
+
+    async def _unless_stopped(self, work: Coroutine[None, None, Made]) -> Made:
+        """Writing files may take long: it is given up as soon as the settler is to stop."""
+        loop = asyncio.get_running_loop()
+        writing, stopping = loop.create_task(work), loop.create_task(self._stop.wait())
+        try:
+            await asyncio.wait((writing, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if not writing.done():
+                raise Closed("the settler is stopping", "The next one does it anew")
+            return writing.result()
+        finally:
+            for task in (writing, stopping):
+                task.cancel()
+            await asyncio.gather(writing, stopping, return_exceptions=True)
 
     async def _judge(self, hold: Hold, topic: Topic, made: Made, done: Settled) -> None:
         """Tell damage from what was removed on purpose while it was read."""
