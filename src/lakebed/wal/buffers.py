@@ -11,13 +11,17 @@ from __future__ import annotations
 import contextlib
 import mmap
 from collections import deque
+from collections.abc import Sized
+from itertools import islice
+from typing import cast
 
 from lakebed.wal.format import plain_memory
 
-SMALLEST_BYTES = 256 * 1024
+SMALLEST_BYTES = 512 * 1024
 """Below this, plain memory serves: caches of many small objects must not hold many large buffers."""
-_HUGE_BYTES = 2 << 20
-_LOOKS = 4
+_STEP_BYTES = 512 * 1024
+_LOOSE = 2
+_LOOKS = 8
 
 
 class ObjectBuffers:
@@ -27,12 +31,13 @@ class ObjectBuffers:
         self._keep_bytes = keep_bytes
         self._known_bytes = 0
         self._known: deque[mmap.mmap] = deque()
+        """In the order in which they were last handed out."""
 
     def take(self, size: int) -> memoryview:
         """`size` bytes to write to, with anything in them; theirs who hold the view or a view of it."""
         if size < SMALLEST_BYTES:
             return plain_memory(size)
-        room = room_bytes(size)
+        room = -(-size // _STEP_BYTES) * _STEP_BYTES
         return memoryview(self._again(room) or self._fresh(room))[:size]
 
     @property
@@ -40,16 +45,17 @@ class ObjectBuffers:
         return self._known_bytes
 
     def _again(self, room: int) -> mmap.mmap | None:
-        """One of the oldest that fits and is free. Tails are cut at their oldest end, so it is there if anywhere."""
-        known = self._known
-        for _ in range(min(_LOOKS, len(known))):
-            buffer = known.popleft()
-            if not _is_seen(buffer) and len(buffer) != room and self._known_bytes + room > self._keep_bytes:
-                self._known_bytes -= len(buffer)  # of a size that is not asked for any more: make way
-                continue
-            known.append(buffer)
-            if len(buffer) == room and not _is_seen(buffer):
+        """One that is free and not much too large. Tails are cut at their oldest end, so it is there if anywhere."""
+        free = [buffer for buffer in islice(self._known, _LOOKS) if not _is_seen(buffer)]
+        for buffer in free:
+            if room <= len(buffer) <= _LOOSE * room:
+                self._known.remove(buffer)
+                self._known.append(buffer)
                 return buffer
+        while free and self._known_bytes + room > self._keep_bytes:
+            unfit = free.pop()
+            self._known.remove(unfit)
+            self._known_bytes -= len(unfit)
         return None
 
     def _fresh(self, room: int) -> mmap.mmap:
@@ -63,13 +69,9 @@ class ObjectBuffers:
         return buffer
 
 
-def room_bytes(size: int) -> int:
-    """How much memory an object of `size` bytes takes: whole large pages, or a half, a quarter, an eighth of one."""
-    if size < SMALLEST_BYTES:
-        return size
-    if size <= _HUGE_BYTES:
-        return int(1 << (size - 1).bit_length())
-    return -(-size // _HUGE_BYTES) * _HUGE_BYTES
+def held_bytes(view: memoryview) -> int:
+    """The memory that stays while `view` lives."""
+    return len(cast(Sized, view.obj))
 
 
 def _is_seen(buffer: mmap.mmap) -> bool:

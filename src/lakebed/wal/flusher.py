@@ -26,6 +26,10 @@ from lakebed.wal.tail import TailCache
 BATCHES_MAX = 8000
 """Of one object, so that its commit stays within the kernel's limit."""
 
+_BESIDE_BYTES = 1_500_000
+"""Worth an object of its own beside those being written, where starting one costs little: producers have only so much on
+the way, and wait for all of it."""
+
 _RETRY_FIRST_S, _RETRY_MAX_S = 0.01, 1.0
 
 
@@ -57,6 +61,7 @@ class Flusher:
         self._clock = clock
         self._settings = settings
         self._linger_s = settings.flush_linger_s if settings.flush_linger_s is not None else linger_s
+        self._enough_bytes = settings.flush_bytes if self._linger_s else min(settings.flush_bytes, _BESIDE_BYTES)
         self._metrics = metrics or WalMetrics.unseen(clock)
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Request] = deque()
@@ -101,7 +106,7 @@ class Flusher:
         flying = len(self._puts)
         if not self._waiting or flying >= self._settings.puts_in_flight:
             return
-        full = self._waiting_bytes >= self._settings.flush_bytes
+        full = self._waiting_bytes >= self._enough_bytes
         if full or self._overdue or (not flying and not self._linger_s):
             self._soon = True
             self._loop.call_soon(self._start_soon)
