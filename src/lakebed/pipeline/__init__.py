@@ -10,6 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lakebed.pipeline.child import SettlingChild
+    from lakebed.pipeline.keeping import (
+        Finding,
+        Keeper,
+        KeepingRounds,
+        TopicCheck,
+        check_deleted,
+        check_topic,
+        holding,
+    )
     from lakebed.pipeline.session import spark_session
     from lakebed.pipeline.settle.events import Event, Tell
     from lakebed.pipeline.settle.rounds import Rounds
@@ -21,13 +30,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Event",
+    "Finding",
     "HereRunner",
+    "Keeper",
+    "KeepingRounds",
     "Rounds",
     "Runner",
     "Settler",
     "SettlingChild",
     "SparkRunner",
     "Tell",
+    "TopicCheck",
+    "check_deleted",
+    "check_topic",
+    "holding",
     "open_tables",
     "register",
     "spark_session",
@@ -35,13 +51,20 @@ __all__ = [
 
 _WHEN_ASKED_FOR = {
     "Event": "settle.events",
+    "Finding": "keeping",
     "HereRunner": "settle.running",
+    "Keeper": "keeping",
+    "KeepingRounds": "keeping",
     "Rounds": "settle.rounds",
     "Runner": "settle.running",
     "Settler": "settle.settler",
     "SettlingChild": "child",
     "SparkRunner": "settle.spark_running",
     "Tell": "settle.events",
+    "TopicCheck": "keeping",
+    "check_deleted": "keeping",
+    "check_topic": "keeping",
+    "holding": "keeping",
     "open_tables": "table_access",
     "register": "source",
     "spark_session": "session",

@@ -1,5 +1,6 @@
 """Keeping: what lets go of settled data, and nothing that must stay. No Spark here; tables take seconds to import."""
 
+from lakebed.pipeline.keeping.check import Finding, TopicCheck, check_deleted, check_topic
 from lakebed.pipeline.keeping.collect import Collected, ParquetCollector
 from lakebed.pipeline.keeping.deletion import DeletedTopic, Deletions
 from lakebed.pipeline.keeping.foreign import ForeignHands
@@ -13,6 +14,7 @@ __all__ = [
     "Collected",
     "DeletedTopic",
     "Deletions",
+    "Finding",
     "ForeignHands",
     "Held",
     "Keeper",
@@ -20,7 +22,10 @@ __all__ = [
     "KeepingRounds",
     "Kept",
     "ParquetCollector",
+    "TopicCheck",
     "Trimmer",
+    "check_deleted",
+    "check_topic",
     "holding",
     "retention_ms",
 ]

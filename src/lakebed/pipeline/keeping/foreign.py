@@ -27,6 +27,7 @@ from lakebed.tables import (
     TableFormat,
     TableRef,
     TableSet,
+    TableState,
     data_folder,
     describe_stored,
     read_data_file,
@@ -79,7 +80,8 @@ class ForeignHands:
         found: list[ForeignCommit] = []
         for ref in held.refs:
             for table in self._tables.formats:
-                found += self.tell(ref, table.name, await _foreign(table, ref))
+                state = await _state(table, ref)
+                found += self.tell(ref, table.name, () if state is None else state.foreign)
         self._measures.foreign.labels(held.name).set(len(found))
         return tuple(found)
 
@@ -132,28 +134,31 @@ class ForeignHands:
     async def _target(self, held: Held, ref: TableRef, view: View, streams: Sequence[int]) -> frozenset[str]:
         """The files that a table ought to hold, so far as they are stored and nobody has taken them."""
         files = {table.name: await _files(table, ref) for table in self._tables.formats}
-        now = frozenset().union(*files.values())
         wanted = Wanted.at(view, streams) if ref == held.rows else Wanted({}, {})
-        trimmed_ms = trimmed_until_ms(view, held.id)
+        now, trimmed_ms = frozenset().union(*files.values()), trimmed_until_ms(view, held.id)
         indexed = {path for path, time_ms in wanted.indexed.items() if path in now or time_ms >= trimmed_ms}
         history = await self._history(held, ref, wanted, files)
-        ours = [path for path in (*indexed, *history) if not is_taken(view, path)]
-        return frozenset(await self._stored(ours))
+        ours = {path for path in (*indexed, *history) if not is_taken(view, path)}
+        in_both = ours & frozenset.intersection(*files.values())
+        looked_at = await self._described(sorted(ours - in_both))
+        return in_both | {file.path for file in looked_at if file.path in now or file.timestamp_max_ms >= trimmed_ms}
 
     async def _history(
         self, held: Held, ref: TableRef, wanted: Wanted, files: Mapping[str, frozenset[str]]
     ) -> list[str]:
-        """Files from before the index: those of a table that nobody touched, else what the tables remember of ours."""
-        dead_letters = ref != held.rows
-        for table in self._tables.formats:
-            if not await _foreign(table, ref) and wanted.indexed.keys() <= files[table.name]:
-                return [path for path in files[table.name] if dead_letters or wanted.is_history(path)]
+        """Files from before the index: those of a table that nobody touched, else what the tables remember of ours.
+
+        A table that was made anew after it was lost is untouched too, but knows of no job: the other one is believed.
+        """
+        states = {table.name: await _state(table, ref) for table in self._tables.formats}
+        newest = max((state.sequence for state in states.values() if state is not None), default=0)
+        for name, state in states.items():
+            untouched = state is not None and not state.foreign and state.sequence == newest
+            if untouched and wanted.indexed.keys() <= files[name]:
+                return [path for path in files[name] if ref != held.rows or wanted.is_history(path)]
         remembered = frozenset().union(*[await _named(table, ref) for table in self._tables.formats])
         ours = [path for path in remembered if path.startswith(data_folder(ref)) and read_data_file(path)]
-        return _newest_apart(path for path in ours if dead_letters or wanted.is_history(path))
-
-    async def _stored(self, paths: Sequence[str]) -> list[str]:
-        return [file.path for file in await self._described(paths)]
+        return _newest_apart(path for path in ours if ref != held.rows or wanted.is_history(path))
 
     async def _described(self, paths: Sequence[str]) -> list[SettledFile]:
         """What is stored of the files; those that are gone are left out, and told."""
@@ -184,11 +189,11 @@ def _newest_apart(paths: Iterable[str]) -> list[str]:
     return kept
 
 
-async def _foreign(table: TableFormat, ref: TableRef) -> tuple[ForeignCommit, ...]:
+async def _state(table: TableFormat, ref: TableRef) -> TableState | None:
     try:
-        return (await table.state(ref)).foreign
+        return await table.state(ref)
     except NotFound:
-        return ()
+        return None
 
 
 async def _files(table: TableFormat, ref: TableRef) -> frozenset[str]:
