@@ -31,10 +31,10 @@ def spark_jars() -> list[Path]:
     return sorted(folder.glob("*.jar"))
 
 
-def connector_settings(root: str | Path, *, catalog: str = "lake") -> Mapping[str, str]:
+def connector_settings(root: str | Path, *, catalog: str = "lakebed") -> Mapping[str, str]:
     """Settings of a session that reads `catalog`.NAMESPACE.TABLE by Iceberg's and paths by Delta's connector.
 
-    `root` is a folder whose Iceberg catalog is the SQLite file in it.
+    `root` is a folder whose Iceberg catalog is the SQLite file in it; the tables in it belong to the catalog of this name.
     """
     name = f"spark.sql.catalog.{catalog}"
     return {
