@@ -28,7 +28,7 @@ _STATES = (
 
 
 @contextmanager
-def listener(call: Call, *, quiet: bool) -> Iterator[Tell]:
+def listener(call: Call, logs: Logs, *, quiet: bool) -> Iterator[Tell]:
     """Someone who listens, in the way this call wants it."""
     if call.output.as_json:
         yield call.output.line
@@ -36,8 +36,7 @@ def listener(call: Call, *, quiet: bool) -> Iterator[Tell]:
         with _Bars() as bars:
             yield bars.tell
     else:
-        logging = call.settings.logging
-        yield _Log(Logs(logging.level, logging.format)).tell
+        yield _Log(logs).tell
 
 
 class _Bars:

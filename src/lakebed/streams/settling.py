@@ -129,6 +129,11 @@ def open_jobs(view: View) -> Iterator[JobRecord]:
             yield record
 
 
+def has_jobs(view: View) -> bool:
+    """Whether anything of the domain was ever settled."""
+    return next(view.scan(SETTLE_JOB, behind(SETTLE_JOB)), None) is not None
+
+
 def begin_decision(draft: JobRecord) -> Callable[[View], Decision[JobRecord]]:
     """Record a new job under the next number; a job that has got further than its creation is given back instead.
 

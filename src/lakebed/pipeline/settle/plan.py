@@ -13,7 +13,7 @@ from itertools import islice, takewhile
 from lakebed.config import KernelSettings, SettleSettings
 from lakebed.kernel import IndexEntry, View
 from lakebed.pipeline.settle.specs import FileOrder, ParquetSource, WalExtent
-from lakebed.streams import Topic
+from lakebed.streams import Topic, stream_key
 from lakebed.wal import born_ms
 
 WAL, PARQUET = "wal", "parquet"
@@ -96,6 +96,7 @@ def settle_orders(
         found
         for partition, stream in enumerate(topic.streams)
         if stream not in skip
+        and view.get(stream_key(stream)) is not None
         and (found := unsettled(view, stream, partition)) is not None
         and (until is None or found.offset_start < until.get(stream, 0))
     ]
@@ -116,6 +117,8 @@ def rewrite_orders(
     orders: list[FileOrder] = []
     left = limits.files
     for partition, stream in enumerate(topic.streams):
+        if view.get(stream_key(stream)) is None:
+            continue  # sealed: its topic is being deleted
         for run in _small_runs(view, stream, limits, present, by_day=by_day):
             for group in _groups(run, limits):
                 if left <= len(group):

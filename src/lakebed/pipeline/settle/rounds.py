@@ -102,7 +102,7 @@ class Rounds:
             raise problem
 
     async def close(self) -> None:
-        """Let go of whatever was opened."""
+        """Let go of the settler, if one was opened."""
         if self._settler is not None:
             await self._settler.close()
 

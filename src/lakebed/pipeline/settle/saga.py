@@ -37,10 +37,9 @@ class Saga:
         token: int,
         alive: Alive,
         stop: asyncio.Event | None = None,
-        topic_is_gone: bool = False,
     ) -> None:
         self._log, self._tables, self._store, self._clock, self._tell = log, tables, store, clock, tell
-        self._token, self._alive, self._gone = token, alive, topic_is_gone
+        self._token, self._alive = token, alive
         self._stop = asyncio.Event() if stop is None else stop
 
     async def walk(self, record: JobRecord) -> JobRecord:
@@ -72,8 +71,6 @@ class Saga:
         return await self._decide(done, step_decision(done, self._token))
 
     async def _commit_iceberg(self, record: JobRecord) -> JobRecord:
-        if self._gone:
-            return await self._abandon(record)
         for file in (*record.files, *record.dead_letters):
             await self._check(file)
         await self._commit(self._tables.iceberg, record)
@@ -103,14 +100,8 @@ class Saga:
             changes.append((letters, Change(added=tuple(settled(file) for file in record.dead_letters))))
         for table, change in changes:
             self._stay()
-            try:
-                if not self._gone:
-                    await side.ensure(table)
-                done = await side.commit(table, job, change)
-            except NotFound:
-                if not self._gone:
-                    raise
-                continue  # dropped together with its topic
+            await side.ensure(table)
+            done = await side.commit(table, job, change)
             for foreign in done.foreign:
                 problem = f"someone else has committed to the {side.name} table: {foreign.operation}, version {foreign.version}"
                 self._tell(Event(event="foreign", topic=record.topic, problem=problem, remedy=foreign.remedy))

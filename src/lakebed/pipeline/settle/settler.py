@@ -7,11 +7,10 @@ wrong, the job's record tells the next holder where to go on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from uuid import UUID
 
 from lakebed import tables as tables_room
 from lakebed.errors import Closed, Corrupt, Unavailable
@@ -55,7 +54,6 @@ class Settled:
 class Hold:
     """A topic held under its lease and fence."""
 
-    topic: str
     log: CommitLog
     lease: Lease
     saga: Saga
@@ -87,25 +85,15 @@ class Settler:
         until: Mapping[int, int] | None = None,
         skip: frozenset[int] = frozenset(),
         jobs_max: int = 4,
-        is_due: Callable[[], bool] = lambda: True,
     ) -> Settled:
         """Settle a topic, or `until` these offsets of its streams; at most `jobs_max` jobs at a time."""
-        async with self._held(topic.id, topic.name, topic.domain) as hold:
+        async with self._held(topic) as hold:
             if hold is None:
                 return Settled(busy=True)
-            done = Settled(jobs=await self._finish(hold, topic.id, topic))
-            if not is_due():
-                return done
+            done = Settled(jobs=await self._finish(hold, topic))
             await self._settle_jobs(hold, topic, until, skip, jobs_max, done)
             await self._rewrite(hold, topic, done)
             return done
-
-    async def finish(self, record: JobRecord, domain: int) -> bool:
-        """Finish the job of a topic that is gone; False when another is at it."""
-        async with self._held(record.topic_id, record.topic, domain, gone=True) as hold:
-            if hold is not None:
-                await self._finish(hold, record.topic_id)
-            return hold is not None
 
     async def close(self) -> None:
         """Let go of Spark and of the tables."""
@@ -113,13 +101,13 @@ class Settler:
         await self._tables.close()
 
     @asynccontextmanager
-    async def _held(self, topic_id: UUID, name: str, domain: int, *, gone: bool = False) -> AsyncIterator[Hold | None]:
-        resource = settle_resource(topic_id)
+    async def _held(self, topic: Topic) -> AsyncIterator[Hold | None]:
+        resource = settle_resource(topic.id)
         lease = await self._root.leases.acquire(resource, self._name)
         if lease is None:
             yield None
             return
-        log = self._root.domains[domain]
+        log = self._root.domains[topic.domain]
         keeper = asyncio.get_running_loop().create_task(self._root.leases.keep(lease), name=f"lease {resource}")
         try:
             await take_fence(log, resource, lease.token, f"settle:fence:{self._clock.uuid7()}")
@@ -132,23 +120,22 @@ class Settler:
                 token=lease.token,
                 alive=lease.alive,
                 stop=self._stop,
-                topic_is_gone=gone,
             )
-            yield Hold(name, log, lease, saga)
+            yield Hold(log, lease, saga)
         finally:
             keeper.cancel()
             await asyncio.gather(keeper, return_exceptions=True)
             with suppress(Unavailable):  # it runs out by itself
                 await self._root.leases.release(lease)
 
-    async def _finish(self, hold: Hold, topic_id: UUID, topic: Topic | None = None) -> int:
+    async def _finish(self, hold: Hold, topic: Topic) -> int:
         """Walk a job that someone left to its end; how many there were."""
-        record = job_of(await hold.log.refresh(), topic_id)
+        record = job_of(await hold.log.refresh(), topic.id)
         if record is None or record.state is JobState.DONE:
             return 0
         if record.kind in ("settle", "rewrite"):
             await hold.saga.walk(record)
-        elif topic is not None:  # what a deleted topic's keeper has left, its keeper ends
+        else:
             await self._keeper.resume(record, topic.domain, hold.lease.token, topic.streams)
         return 1
 
