@@ -77,7 +77,7 @@ class World:
         piece = Piece(stream, batch, list(split(batch)))
 
         async def append() -> int:
-            (appended,) = await self._domains[stream % 256].append([piece])
+            (appended,) = await self.domains[stream % 256].append([piece])
             assert appended.stored
             return appended.base_offset
 
@@ -135,16 +135,16 @@ class World:
             await log.close()
         root = await self._stack.enter_async_context(opened_root(settings, self.clock))
         memory = Memory(settings.wal)
-        self._domains = [
+        self.domains = [
             Domain(number, log, root.objects, memory, clock=self.clock, settings=settings.wal)
             for number, log in enumerate(root.domains)
         ]
-        for domain in self._domains:
+        for domain in self.domains:
             self._stack.push_async_callback(domain.close)
         return root
 
     async def _consumed(self, stream: int) -> list[tuple[Any, ...]]:
-        domain = self._domains[stream % 256]
+        domain = self.domains[stream % 256]
         snapshot = await domain.log.refresh()
         found_stream = snapshot.stream(stream)
         offset = found_stream.start if found_stream else 0
@@ -160,7 +160,7 @@ class World:
 
     async def _settle(self, topic: Topic, partition: int, until: int | None) -> IndexEntry:
         number = topic.streams[partition]
-        domain = self._domains[topic.domain]
+        domain = self.domains[topic.domain]
         stream = (await domain.log.refresh()).stream(number)
         assert stream is not None
         entries = [entry for entry in stream.entries() if until is None or entry.offset_end <= until]

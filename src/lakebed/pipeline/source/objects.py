@@ -14,22 +14,11 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from lakebed import records
 from lakebed.clock import Clock, birth_ms
 from lakebed.errors import Invalid
 from lakebed.pipeline.source.loop import OwnLoop
 from lakebed.pipeline.source.partitioner import partitions_of
-from lakebed.records import (
-    HEADERS_TYPE,
-    TIMESTAMP_TYPE,
-    BatchHeader,
-    Codec,
-    Encoder,
-    Refused,
-    check_produce,
-    patch,
-    split,
-    stamp_append_time,
-)
 from lakebed.streams import TopicRules
 from lakebed.wal import Written, encode, object_path, sealed
 
@@ -64,7 +53,7 @@ def check_columns(names: Sequence[str]) -> None:
 class ObjectWriter:
     """Takes rows, writes objects."""
 
-    def __init__(self, loop: OwnLoop, target: Target, codec: Codec, clock: Clock, task: int) -> None:
+    def __init__(self, loop: OwnLoop, target: Target, codec: records.Codec, clock: Clock, task: int) -> None:
         self._loop = loop
         self._target = target
         wanted = target.rules.compression
@@ -72,7 +61,7 @@ class ObjectWriter:
         self._rules = replace(target.rules.produce, batches_max=_BATCHES_MAX)
         self._clock = clock
         self._task = task
-        self._encoder = Encoder()
+        self._encoder = records.Encoder()
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
         self.rows = 0
@@ -102,9 +91,9 @@ class ObjectWriter:
         """The columns of a record, with a partition and a moment for each row."""
         count = rows.num_rows
         key, value = (_column(rows, name, pa.binary()) for name in ("key", "value"))
-        headers = pc.fill_null(_column(rows, "headers", HEADERS_TYPE), pa.scalar([], HEADERS_TYPE))
-        now = pa.scalar(self._clock.now_ms() * 1000, pa.int64()).cast(TIMESTAMP_TYPE)
-        moments = pc.fill_null(_column(rows, "timestamp", TIMESTAMP_TYPE), now)
+        headers = pc.fill_null(_column(rows, "headers", records.HEADERS_TYPE), pa.scalar([], records.HEADERS_TYPE))
+        now = pa.scalar(self._clock.now_ms() * 1000, pa.int64()).cast(records.TIMESTAMP_TYPE)
+        moments = pc.fill_null(_column(rows, "timestamp", records.TIMESTAMP_TYPE), now)
         chosen = _column(rows, "partition", pa.int32())
         partitions = partitions_of(key, len(self._target.streams), self._task, self.rows, chosen)
         attributes = pa.repeat(pa.scalar(0, pa.int32()), count)
@@ -130,23 +119,23 @@ class ObjectWriter:
         columns = rows.append_column("offset", pa.array(np.arange(rows.num_rows, dtype=np.int64)))
         limit_bytes = min(BATCH_BYTES, self._rules.batch_bytes_max)
         payload = bytearray(self._encoder.encode(columns, codec=self._codec, batch_bytes=limit_bytes).payload)
-        for header in list(split(payload)):
-            patch(payload, header.position, 0)
+        for header in list(records.split(payload)):
+            records.patch(payload, header.position, 0)
         return payload
 
-    def _checked(self, payload: bytearray) -> list[BatchHeader]:
+    def _checked(self, payload: bytearray) -> list[records.BatchHeader]:
         now_ms = self._clock.now_ms()
-        found = check_produce(payload, self._rules, now_ms)
-        if isinstance(found, Refused):
+        found = records.check_produce(payload, self._rules, now_ms)
+        if isinstance(found, records.Refused):
             raise Invalid(
                 f"topic {self._target.name} refuses a batch: {found.detail}",
                 "Change the rows, or the topic's configuration",
             )
         if not self._target.rules.log_append_time:
             return found
-        return [stamp_append_time(payload, header, now_ms) for header in found]
+        return [records.stamp_append_time(payload, header, now_ms) for header in found]
 
-    def _put(self, streams: Sequence[tuple[int, Sequence[tuple[bytearray, list[BatchHeader]]]]]) -> None:
+    def _put(self, streams: Sequence[tuple[int, Sequence[tuple[bytearray, list[records.BatchHeader]]]]]) -> None:
         object_id = self._clock.uuid7()
         segment = object_path(self._target.zone, self._target.domain, object_id)
         buffers, layouts = encode(object_id, self._target.domain, birth_ms(object_id), streams)
@@ -165,5 +154,5 @@ def _column(rows: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
         raise Invalid(f"the column {name!r} is {column.type}, which is no {kind}", "Cast it first") from error
 
 
-def _codec(name: str) -> Codec:
-    return Codec.NONE if name == "uncompressed" else Codec[name.upper()]
+def _codec(name: str) -> records.Codec:
+    return records.Codec.NONE if name == "uncompressed" else records.Codec[name.upper()]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.types import StructType
 
+from lakebed import records
 from lakebed.errors import Corrupt, NotFound
 from lakebed.kernel import IndexEntry
 from lakebed.pipeline.source.loop import OwnLoop
@@ -21,7 +22,6 @@ from lakebed.pipeline.source.plan import PARQUET, Span, Task, entries_between
 from lakebed.pipeline.source.predicate import Interval
 from lakebed.pipeline.source.schema import arrow_schema
 from lakebed.pipeline.source.wal_rows import WalRows, grouped
-from lakebed.records import between_offsets
 from lakebed.streams import bounds, stream_domain
 
 _QUARANTINE = "quarantine"
@@ -68,7 +68,7 @@ class SpanReader:
             else:
                 found = self._wal.read(run, cursor.start, cursor.end)
             for columns in found:
-                rows = between_offsets(columns, cursor.start, cursor.end)
+                rows = records.between_offsets(columns, cursor.start, cursor.end)
                 if rows.num_rows:
                     yield rows
                     cursor.start = rows.column("offset")[-1].as_py() + 1

@@ -1,7 +1,7 @@
 """Rows of write-ahead objects: only the wanted batches are read, many entries at once, and decoded together.
 
 Invariant: every record of every sound batch becomes one row with the offset the index says; a batch that was damaged since it was
-accepted stops the read.
+accepted stops the read. The compiled kernels are loaded by tasks only, so that planning is quick.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from lakebed import records
 from lakebed.errors import Corrupt, Invalid
 from lakebed.kernel import IndexEntry
 from lakebed.objects import ObjectStore
 from lakebed.pipeline.source.loop import OwnLoop
-from lakebed.records import BatchSummary, Decoder, Undecodable
 from lakebed.wal import EntryMap
 
 GROUP_BYTES = 16 << 20
@@ -28,7 +28,7 @@ class Extent(NamedTuple):
 
     segment: str
     offset_start: int
-    batches: Sequence[BatchSummary]
+    batches: Sequence[records.BatchSummary]
 
     @property
     def position(self) -> int:
@@ -67,7 +67,7 @@ class WalRows:
     def __init__(self, loop: OwnLoop, *, fail_on_undecodable: bool) -> None:
         self._loop = loop
         self._fail_on_undecodable = fail_on_undecodable
-        self._decoder = Decoder()
+        self._decoder = records.Decoder()
 
     def read(self, entries: Sequence[IndexEntry], start: int, end: int) -> Iterator[pa.RecordBatch]:
         """Rows of the entries' batches that hold any of [start, end); `NotFound` before any row when an object is gone."""
@@ -75,7 +75,7 @@ class WalRows:
         bodies = self._loop.run(_read_all(self._loop.objects(), extents))
         positions: list[int] = []
         offsets: list[int] = []
-        places: list[tuple[Extent, BatchSummary]] = []
+        places: list[tuple[Extent, records.BatchSummary]] = []
         base = 0
         for extent, body in zip(extents, bodies, strict=True):
             offset = extent.offset_start
@@ -91,7 +91,7 @@ class WalRows:
                 self._judge(fault, *places[fault.index])
             yield decoded.columns
 
-    def _judge(self, fault: Undecodable, extent: Extent, batch: BatchSummary) -> None:
+    def _judge(self, fault: records.Undecodable, extent: Extent, batch: records.BatchSummary) -> None:
         """Damage stops the read. What a client sent so has no rows in the tables either."""
         where = f"{extent.segment}, batch at byte {batch.position}"
         if fault.fault.is_damage:
