@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import takewhile
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -16,7 +16,7 @@ import msgspec
 from lakebed.clock import SystemClock, make_uuid7
 from lakebed.config import Seconds, Settings, TablesSettings
 from lakebed.kernel import Add, CommitLog, Decision, IndexEntry, Snapshot, View, open_root, take_fence
-from lakebed.objects import LocalStore
+from lakebed.objects import open_store
 from lakebed.observe import Metrics
 from lakebed.pipeline.keeping import Keeper
 from lakebed.pipeline.settle.events import Event
@@ -40,6 +40,7 @@ from lakebed.streams import (
     opened_root,
     registry_of,
     settle_resource,
+    store_options,
 )
 from lakebed.streams.retention import Keep, delete_records_decision, expire_decision
 from lakebed.tables import TableRef, TableSet, data_file, data_folder, dead_letters_of
@@ -83,7 +84,8 @@ class KeepingWorld:
     tables: TableSet
     clock: AheadClock
     metrics: Metrics = field(default_factory=Metrics)
-    token: int = 0
+    tokens: Iterator[int] = field(default_factory=lambda: count(1))
+    """As leases give them: no two holders have the same."""
 
     def __post_init__(self) -> None:
         self.admin = TopicAdmin(self.root.cluster, self.root.domains, self.clock)
@@ -101,9 +103,9 @@ class KeepingWorld:
 
     async def hold(self, topic_id: UUID) -> int:
         """A greater token than anyone had."""
-        self.token += 1
-        await take_fence(self.log, settle_resource(topic_id), self.token, f"fence:{self.clock.uuid7()}")
-        return self.token
+        token = next(self.tokens)
+        await take_fence(self.log, settle_resource(topic_id), token, f"fence:{self.clock.uuid7()}")
+        return token
 
     async def append(self, topic: Topic, partition: int, count: int, timestamp_ms: int | None = None) -> None:
         """Entries as a flush would make them; the object itself is of no interest here."""
@@ -264,11 +266,11 @@ class KeepingWorld:
 
 @asynccontextmanager
 async def keeping_world(
-    folder: Path, tables: TablesSettings = TABLES, clock: AheadClock | None = None, **settings: Any
+    folder: Path | str, tables: TablesSettings = TABLES, clock: AheadClock | None = None, **settings: Any
 ) -> AsyncIterator[KeepingWorld]:
-    """A fresh root in a folder, or the one that is there."""
+    """A fresh root in a folder or bucket, or the one that is there."""
     clock = clock or AheadClock()
-    chosen = Settings(**({"root": str(folder), "tables": tables} | settings))
+    chosen = Settings(root=str(folder), tables=tables, **settings)
     async with AsyncExitStack() as stack:
         await _create(chosen, clock)
         root = await stack.enter_async_context(opened_root(chosen, clock))
@@ -278,7 +280,7 @@ async def keeping_world(
 
 
 async def _create(settings: Settings, clock: AheadClock) -> None:
-    objects = LocalStore(Path(settings.root))
+    objects = open_store(settings.root, store_options(settings.objects))
     made = await open_root(objects, create=True, domains=settings.domains, clock=clock)
     for name in made.log_names():
         store = log_store(settings, objects, name, clock, _no_oxia)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -81,7 +82,7 @@ async def test_fate_is_decided_once(tmp_path: Path) -> None:
         (gone,) = await world.keeper.deleted()
         await world.keeper.finish_deleted(gone, await world.hold(topic.id))
     async with keeping_world(tmp_path / "root", TABLES, world.clock) as again:
-        again.token = 100
+        again.tokens = count(100)
         await _finish(again, topic)
         assert await again.stored(topic) == set()
 

@@ -138,7 +138,7 @@ class ForeignHands:
         now, trimmed_ms = frozenset().union(*files.values()), trimmed_until_ms(view, held.id)
         indexed = {path for path, time_ms in wanted.indexed.items() if path in now or time_ms >= trimmed_ms}
         history = await self._history(held, ref, wanted, files)
-        ours = {path for path in (*indexed, *history) if not is_taken(view, path)}
+        ours = frozenset(path for path in (*indexed, *history) if not is_taken(view, path))
         in_both = ours & frozenset.intersection(*files.values())
         looked_at = await self._described(sorted(ours - in_both))
         return in_both | {file.path for file in looked_at if file.path in now or file.timestamp_max_ms >= trimmed_ms}
