@@ -97,15 +97,17 @@ def test_a_running_query_sees_new_records_and_new_partitions_within_its_limits(
 
 def test_bytes_limit_a_batch(spark: Any, world: World, tmp_path: Path) -> None:
     world.create("orders", 1)
-    world.fill(60, partitions=(0,))
+    world.fill(10, partitions=(0,))
     sink = Sink()
-    query = start(spark, sink, tmp_path / "c", maxBytesPerTrigger=1000)
+    query = start(spark, sink, tmp_path / "c", maxBytesPerTrigger=200)
     try:
+        sink.wait_for(10)
+        world.produce([record(0, at) for at in range(10, 60)])
         sink.wait_for(60)
     finally:
         query.stop()
     assert sink.rows == everything(1, 60)
-    assert len(sink.batches) > 2
+    assert len(sink.batches) > 4
 
 
 def test_deleted_records_stop_a_query_unless_it_may_go_on(spark: Any, world: World, tmp_path: Path) -> None:

@@ -25,8 +25,9 @@ COMMANDS = {
     "produce": "Send the lines of standard input to a topic, each as one record.",
     "consume": "Print the records of a topic: their values, or everything as JSON.",
     "settle": "Settle topics into Iceberg and Delta tables until told to stop.",
+    "sql": "Ask topics and their tables in SQL.",
     "fsck": "Check that index, tables and stored files agree; leave with 1 when they do not.",
-    "demo": "See a commit log and a broker at work, in a scratch folder.",
+    "demo": "See a commit log, a broker and its tables at work, in a scratch folder.",
     "log": "Look inside a commit log.",
     "config": "Look at the configuration.",
 }

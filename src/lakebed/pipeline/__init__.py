@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from lakebed.pipeline.settle.settler import Settler
     from lakebed.pipeline.settle.spark_running import SparkRunner
     from lakebed.pipeline.source import register
+    from lakebed.pipeline.sql import Answer, answering, topics_of, wants_tables
     from lakebed.pipeline.table_access import open_tables
 
 __all__ = [
+    "Answer",
     "Event",
     "Finding",
     "HereRunner",
@@ -41,15 +43,19 @@ __all__ = [
     "SparkRunner",
     "Tell",
     "TopicCheck",
+    "answering",
     "check_deleted",
     "check_topic",
     "holding",
     "open_tables",
     "register",
     "spark_session",
+    "topics_of",
+    "wants_tables",
 ]
 
 _WHEN_ASKED_FOR = {
+    "Answer": "sql",
     "Event": "settle.events",
     "Finding": "keeping",
     "HereRunner": "settle.running",
@@ -62,12 +68,15 @@ _WHEN_ASKED_FOR = {
     "SparkRunner": "settle.spark_running",
     "Tell": "settle.events",
     "TopicCheck": "keeping",
+    "answering": "sql",
     "check_deleted": "keeping",
     "check_topic": "keeping",
     "holding": "keeping",
     "open_tables": "table_access",
     "register": "source",
     "spark_session": "session",
+    "topics_of": "sql",
+    "wants_tables": "sql",
 }
 
 

@@ -25,7 +25,7 @@ from lakebed.pipeline.shipping import archive
 Connector = Literal["delta", "iceberg", "kafka"]
 
 PACKAGES: Mapping[Connector, str] = {
-    "delta": "io.delta:delta-spark_4.1_2.13:4.4.1",
+    "delta": "io.delta:delta-spark_4.1_2.13:4.4.0",
     "iceberg": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0",
     "kafka": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.4",
 }

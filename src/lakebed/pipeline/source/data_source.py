@@ -20,6 +20,8 @@ from lakebed.pipeline.source.writer import BatchWriter, StreamWriter
 
 NAME = "lakebed"
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+_AVAILABLE_NOW = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
+"""Without it Spark 4.1 ends such a query of a Python source after one batch, be it only the one that was cut short before."""
 
 
 class LakebedSource(DataSource):
@@ -55,6 +57,7 @@ def register(spark: SparkSession, *, root: str | None = None, config: str | None
     Workers read the configuration themselves: it must be found at the same place where they run.
     """
     spark.conf.set(_PUSHDOWN, "true")
+    spark.conf.set(_AVAILABLE_NOW, "true")
     spark.dataSource.register(source_at(Place.here(root, config)))
 
 
