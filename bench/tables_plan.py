@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.peers import lakebed
 from bench.report import Figure
 from lakebed.clock import SystemClock
 from lakebed.config import Settings, SparkSettings
 from lakebed.kernel import Add, Decision, View
 from lakebed.pipeline import register, spark_session
-from lakebed.streams import OpenRoot, Topic, TopicAdmin, insist, opened_root
+from lakebed.streams import OpenRoot, Topic, insist, opened_root
 from lakebed.tables import TableRef, data_file
 
 FEW, MANY, PARTITIONS = 100, 10_000, 4
@@ -24,7 +25,10 @@ _ADDS_PER_COMMIT = 500
 
 def plan_costs(folder: Path, turns: int) -> list[Figure]:
     """Wall time from a query to its tasks; nothing is read, so no file is written."""
-    settings = Settings(root=str(folder / "root"), spark=SparkSettings(master="local[2]"))
+    settings = Settings(root=str(folder / "lakebed" / "root"), spark=SparkSettings(master="local[2]"))
+    with lakebed(folder) as broker:
+        for topic in ("few", "many"):
+            broker.create_topic(topic, PARTITIONS)
     asyncio.run(_make(settings))
     session = spark_session(settings, app_name="plan")
     register(session, root=settings.root)
@@ -49,9 +53,7 @@ def _tasks(session: Any, topic: str) -> int:
 
 async def _make(settings: Settings) -> None:
     async with opened_root(settings) as root:
-        admin = TopicAdmin(root.cluster, root.domains, root.clock)
         for name, files in (("few", FEW), ("many", MANY)):
-            await admin.create(name, PARTITIONS, {})
             topic = await root.topic(name)
             for first in range(0, files, _ADDS_PER_COMMIT):
                 await _add(root, topic, range(first, min(files, first + _ADDS_PER_COMMIT)))

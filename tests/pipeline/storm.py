@@ -27,6 +27,7 @@ _RATE_PER_S = 400
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tests.pipeline.settling", "lakebed.tables", "lakebed.records"])
 _CHILD_S = 60.0
+_DAEMONS = (b"-m\0lakebed.pipeline.daemon\0", b"-m\0pyspark.daemon\0")
 
 
 @dataclass
@@ -217,6 +218,6 @@ def python_workers(session: int) -> list[int]:
         with contextlib.suppress(OSError):
             fields = (entry / "stat").read_text().rpartition(")")[2].split()
             command = (entry / "cmdline").read_bytes()
-            if int(fields[3]) == session and b"daemon" in command and b"pyspark" in command:
+            if int(fields[3]) == session and any(name in command for name in _DAEMONS):
                 found[int(entry.name)] = int(fields[1])
     return [pid for pid, parent in found.items() if parent in found]

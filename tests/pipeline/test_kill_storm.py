@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ pytestmark = [pytest.mark.services, pytest.mark.slow]
 SOAK = os.environ.get("LAKEBED_SOAK") == "1"
 KILLS, WORKER_KILLS, DRIVER_KILLS = (120, 60, 4) if SOAK else (16, 8, 1)
 SEED = int(os.environ.get("LAKEBED_SEED", "11"))
+STATES = ("PARQUET_WRITTEN", "ICEBERG_COMMITTED", "DELTA_COMMITTED", "INDEX_SWAPPED", "WAL_GC_READY", "DONE")
 _DAY_MS = 86_400_000
 _STORM_S = 1200.0 if SOAK else 120.0
 _OUTAGE_S = 20.0 if SOAK else 3.0
@@ -75,7 +76,11 @@ def server(tmp_path: Path, environment: Mapping[str, str]) -> Iterator[LakebedSe
 
 @pytest.mark.timeout(2400 if SOAK else 300)
 def test_two_settlers_killed_at_random_lose_double_and_leak_nothing(
-    server: LakebedServer, environment: Mapping[str, str], tmp_path: Path, spark: Any
+    server: LakebedServer,
+    environment: Mapping[str, str],
+    tmp_path: Path,
+    spark: Any,
+    record_property: Callable[[str, object], None],
 ) -> None:
     weather, stop = Weather(server.bootstrap), threading.Event()
     killers = [Killer(server.root, environment, random.Random(SEED + slot)) for slot in range(2)]
@@ -87,7 +92,10 @@ def test_two_settlers_killed_at_random_lose_double_and_leak_nothing(
         for thread in threads:
             thread.join(_STORM_S)
         stop.set()
-    assert sum(killer.kills for killer in killers) >= KILLS, [killer.killed_in for killer in killers]
+    killed_in = killers[0].killed_in + killers[1].killed_in
+    record_property("killed_in", dict(killed_in))
+    assert killed_in.total() >= KILLS
+    assert not SOAK or {f"settle {state}" for state in STATES} <= killed_in.keys(), killed_in
     assert not [trouble for killer in killers for trouble in killer.failed]
     assert weather.rounds_read > 0
     settle_here(settings_of(server.root, environment))

@@ -27,7 +27,7 @@ from tests.unit.tables.reading import READERS
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 TOPIC, PARTITIONS, RECORDS = "orders", 3, 1500
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-_READ_S = 120.0
+_READ_S = 240.0
 _FIRST_MS = int(time.time() * 1000) - 3_600_000
 """Not so old that the topic's retention takes the records away."""
 
