@@ -87,8 +87,9 @@ class FetchSettings(Struct, frozen=True, kw_only=True):
     """Fetches from settled files, whose rows become record batches again"""
 
     cache_bytes: Annotated[
-        ByteCount, Meta(ge=0, description="Batches made from settled files kept for the next consumer")
-    ] = ByteCount(128_000_000)
+        ByteCount,
+        Meta(ge=0, description="Row groups being read and batches made from them kept for whoever goes on"),
+    ] = ByteCount(192_000_000)
     decode_bytes: Annotated[
         ByteCount, Meta(ge=1_000_000, description="Bytes of settled rows that become batches at one time")
     ] = ByteCount(64_000_000)
