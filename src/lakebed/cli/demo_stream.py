@@ -24,8 +24,8 @@ class StreamAct:
 
     def __init__(self, root: Path, stage: Stage, clock: Clock) -> None:
         self._root, self._stage, self._clock = root, stage, clock
-        self._first = [_order(number) for number in range(_RECORDS)]
-        self._more = [_order(number) for number in range(_RECORDS, _RECORDS + _CUT_RECORDS)]
+        self._first = [order(number) for number in range(_RECORDS)]
+        self._more = [order(number) for number in range(_RECORDS, _RECORDS + _CUT_RECORDS)]
 
     def run(self) -> None:
         """Every claim is checked by reading back."""
@@ -151,7 +151,8 @@ class StreamAct:
         return round(count / (self._clock.monotonic_s() - began_s))
 
 
-def _order(number: int) -> Sent:
+def order(number: int) -> Sent:
+    """One of the orders that the demo sends, by its number."""
     customer = f"customer-{number % _CUSTOMERS}"
     value = msgspec.json.encode({"order": number, "customer": customer, "cents": number * 37 % 10_000})
     return Sent(customer.encode(), value, (("source", b"demo"), ("number", str(number).encode())))
