@@ -70,7 +70,7 @@ class AheadClock(SystemClock):
         return super().monotonic_s() + self.ahead_ms / 1000
 
     def uuid7(self) -> UUID:
-        return make_uuid7(self.now_ms(), super().uuid7().int)
+        return make_uuid7(self.now_ms(), self._chance.getrandbits(80))
 
     def pass_s(self, seconds: float) -> None:
         self.ahead_ms += int(seconds * 1000)
