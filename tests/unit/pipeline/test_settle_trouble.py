@@ -281,7 +281,7 @@ async def test_a_settler_that_slept_is_fenced_and_its_files_are_nobodys(tmp_path
         with pytest.raises(Fenced):
             await world.settler(runner=Meanwhile(after=sleep_through)).settle(topic)
         await world.assert_settled(topic, [(0, 0, b"a")])
-        assert (await world.job(topic)).sequence == 1  # type: ignore[union-attr]
+        assert (await world.job(topic)).sequence == 2  # type: ignore[union-attr]
 
 
 async def _settle(root: Path, leases: LeaseSettings) -> None:
