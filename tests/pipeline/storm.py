@@ -57,7 +57,7 @@ class Weather:
     def produce(self) -> None:
         """Number records per partition until told to stop, then wait for every acknowledgement."""
         producer = Producer(
-            {"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
+            {"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "linger.ms": 20, "log_level": 0}
         )
         number, begun_s = 0, time.monotonic()
         while not self.stopping.is_set():

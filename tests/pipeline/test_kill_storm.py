@@ -224,7 +224,8 @@ async def _collect_once(root: OpenRoot, topic: Topic, keeper: Keeper, clock: Lat
     collector = Collector(
         root.domains[topic.domain], root.objects, domain=topic.domain, clock=clock, settings=root.settings.wal
     )
-    await collector.collect_released()
+    while await collector.collect_released():
+        await asyncio.sleep(0)  # each call is bounded
     await collector.collect_orphans()
 
 
