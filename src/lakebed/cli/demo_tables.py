@@ -93,7 +93,7 @@ class TablesAct:
         )
         client.produce(_TOPIC, [order(number) for number in range(_RECORDS, _RECORDS + _LATER)], lambda _: False)
         self._stage.quote(f"lakebed sql '{_QUERY}'")
-        (row,) = msgspec.json.decode(self._lakebed("sql", _QUERY))
+        row = msgspec.json.decode(self._lakebed("sql", _QUERY))
         total = _RECORDS + _LATER
         expect((row["orders"], row["places"]) == (total, total), "a query sees every acknowledged record once")
         self._stage.show(orders=row["orders"])
