@@ -6,6 +6,7 @@ import asyncio
 import os
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -236,6 +237,7 @@ def _add(start: int, end: int) -> Add:
 
 
 SOAK = os.environ.get("LAKEBED_SOAK") == "1"
+pytestmark = [pytest.mark.slow] if SOAK else []
 TestLogAgainstDict = LogAgainstDict.TestCase
 TestLogAgainstDict.settings = settings(
     max_examples=2000 if SOAK else 60, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)

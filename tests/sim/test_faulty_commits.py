@@ -15,6 +15,7 @@ from tests.contract.check_commit_log import random_transactions
 from tests.logs import PREFIX
 
 SOAK = os.environ.get("LAKEBED_SOAK") == "1"
+pytestmark = [pytest.mark.slow] if SOAK else []
 UNRELIABLE = FaultRates(refused=0.12, answer_lost=0.12, lands_later=0.12, repeated=0.12, delayed=0.05, cut_short=0.1)
 HARDLY_THERE = FaultRates(refused=0.45, answer_lost=0.1, lands_later=0.2, repeated=0.1, delayed=0.0, cut_short=0.1)
 

@@ -17,6 +17,7 @@ from tests.sim.mortal import Order, work
 from tests.sim.test_crash import BORN_MS, whole
 
 SOAK = os.environ.get("LAKEBED_SOAK") == "1"
+pytestmark = [pytest.mark.slow] if SOAK else []
 CUTS = 2_000 if SOAK else 60
 
 

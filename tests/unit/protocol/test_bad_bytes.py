@@ -23,7 +23,9 @@ from lakebed.protocol import (
 )
 from lakebed.protocol.wire import MAX_ELEMENTS
 
-FUZZED = 500_000 if os.environ.get("LAKEBED_SOAK") else 10_000
+SOAK = bool(os.environ.get("LAKEBED_SOAK"))
+FUZZED = 500_000 if SOAK else 10_000
+pytestmark = [pytest.mark.slow] if SOAK else []
 SIZES = (
     b"\x7f\xff\xff\xff",
     b"\xff\xff\xff\xff",

@@ -26,7 +26,9 @@ from lakebed.protocol.codec import encode_request, encode_response
 sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
 from protocol_compiler.strict import STRICT_FIELDS
 
-DRAWS = 50 if os.environ.get("LAKEBED_SOAK") else 2
+SOAK = bool(os.environ.get("LAKEBED_SOAK"))
+DRAWS = 50 if SOAK else 2
+pytestmark = [pytest.mark.slow] if SOAK else []
 ABSENT = {Api.CONSUMER_GROUP_HEARTBEAT, Api.CONSUMER_GROUP_DESCRIBE, Api.GET_TELEMETRY_SUBSCRIPTIONS}
 
 

@@ -11,7 +11,9 @@ from kio_oracle import differences, every_schema, random_message, schema, writte
 from lakebed.protocol import Api, Buffer, Message, decode_request, decode_response
 from lakebed.protocol.codec import encode_request, encode_response
 
-DRAWS = 200 if os.environ.get("LAKEBED_SOAK") else 6
+SOAK = bool(os.environ.get("LAKEBED_SOAK"))
+DRAWS = 200 if SOAK else 6
+pytestmark = [pytest.mark.slow] if SOAK else []
 
 
 def encoded(api: int, version: int, half: str, message: Message) -> bytes:
