@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import uuid
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, TypeVar
@@ -97,6 +97,14 @@ class World:
         topic = self.topic(name)
         found = self.run(self.root.domains[topic.domain].refresh()).stream(topic.streams[partition])
         return found.end if found else 0
+
+    def wait_until(self, holds: Callable[[], bool], timeout_s: float) -> None:
+        """Look again at every commit, and now and then, until it holds."""
+        until_s = self.clock.monotonic_s() + timeout_s
+        log = self.root.domains[0]
+        while not holds():
+            assert self.clock.monotonic_s() < until_s
+            self.run(log.wait_beyond(log.current.version, 1.0))
 
     def version(self, name: str = "orders") -> int:
         return self.run(self.root.domains[self.topic(name).domain].refresh()).version

@@ -5,6 +5,7 @@ Only what a statement mentions is prepared: a view costs a call to Spark, and th
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -183,7 +184,8 @@ def _rest_catalog(settings: Settings) -> dict[str, str]:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Spark's refusals in our words."""
+    """Spark's refusals in our words, and only so."""
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     try:
         yield
     except AnalysisException as error:

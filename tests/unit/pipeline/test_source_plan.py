@@ -65,8 +65,20 @@ def test_tasks_cover_each_offset_once_however_files_lie(seed: int) -> None:
     assert offsets(tasks) == expected
     for task in tasks:
         for span in task.spans:
+            assert span.size_bytes > 0
             assert span.entries[0].offset_start <= span.start < span.entries[0].offset_end
             assert span.entries[-1].offset_start < span.end <= span.entries[-1].offset_end
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_plan_of_many_files_carries_offsets_alone(seed: int) -> None:
+    chance = random.Random(seed)
+    state = snapshot(*[[(chance.randrange(1, 9), chance.randrange(1, 4 * MB), "wal")] * 1500 for _ in range(2)])
+    tasks = plan_tasks(state, whole(state), ALL, 64 * MB, None)
+    assert not any(span.entries for task in tasks for span in task.spans)
+    assert offsets(tasks) == [(bound.partition, at) for bound in whole(state) for at in range(bound.start, bound.end)]
+    total_bytes = sum(stream.newest().cumulative_size for _, stream in state.streams())
+    assert total_bytes // (64 * MB) <= len(tasks) <= 2 * total_bytes // (16 * MB) + 2
 
 
 def test_small_files_share_a_task_and_a_large_one_is_split() -> None:

@@ -1,13 +1,14 @@
 """From a snapshot and bounds to tasks: which offsets each reads, and where they lie now.
 
 Pure. Invariant: the spans of all tasks together are the bounds, each offset once; what a predicate leaves out cannot match it.
+A plan is small however many files there are: beyond some number of them tasks get offsets alone and look the rest up themselves.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -15,10 +16,12 @@ from pyspark.sql.datasource import InputPartition
 
 from lakebed.kernel import IndexEntry, Snapshot
 from lakebed.pipeline.source.options import EARLIEST, LATEST, Offsets
-from lakebed.pipeline.source.predicate import Predicate
+from lakebed.pipeline.source.predicate import ALL, Predicate
 from lakebed.streams import bounds
 
 PARQUET = "parquet"
+ENTRIES_MAX = 1000
+"""A plan carries at most so many index entries."""
 _TASK_BYTES_MIN = 4 << 20
 _TASKS_PER_CORE = 2
 
@@ -34,13 +37,14 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Offsets [start, end) of one partition and the index entries that held them when the read was planned."""
+    """Offsets [start, end) of one partition and the entries that held them when the read was planned; none: look them up."""
 
     partition: int
     stream: int
     start: int
     end: int
     entries: tuple[IndexEntry, ...]
+    size_bytes: int
 
 
 class Task(InputPartition):
@@ -68,19 +72,22 @@ def plan_tasks(
     snapshot: Snapshot, wanted: Sequence[Bound], predicate: Predicate, task_bytes_max: int, tasks_min: int | None
 ) -> list[Task]:
     """Tasks of about equal size. Small neighbours share one, large files are split by their offsets."""
-    spans = [span for bound in wanted for span in _spans(snapshot, bound, predicate)]
-    limit_bytes = _limit(sum(_size(span) for span in spans), task_bytes_max, tasks_min)
+    many = sum(stream.count for bound in wanted if (stream := snapshot.stream(bound.stream))) > ENTRIES_MAX
+    find = _stretches if many and predicate.timestamp_us == ALL else _spans
+    spans = [span for bound in wanted for span in find(snapshot, bound, predicate)]
+    if many:
+        spans = [replace(span, entries=()) for span in spans]
+    limit_bytes = _limit(sum(span.size_bytes for span in spans), task_bytes_max, tasks_min)
     tasks: list[Task] = []
     gathered: list[Span] = []
     room_bytes = limit_bytes
     for span in spans:
         for piece in _split(span, limit_bytes):
-            size = _size(piece)
-            if gathered and size > room_bytes:
+            if gathered and piece.size_bytes > room_bytes:
                 tasks.append(Task(gathered))
                 gathered, room_bytes = [], limit_bytes
             gathered.append(piece)
-            room_bytes -= size
+            room_bytes -= piece.size_bytes
     return [*tasks, Task(gathered)] if gathered else tasks
 
 
@@ -102,11 +109,15 @@ def _offset(said: int, first: int, last: int) -> int:
     return {EARLIEST: first, LATEST: last}.get(said, said)
 
 
+def _wanted(bound: Bound, predicate: Predicate) -> tuple[int, int]:
+    if not predicate.wants(bound.partition):
+        return bound.start, bound.start
+    return max(bound.start, predicate.offset.low), min(bound.end, predicate.offset.high + 1)
+
+
 def _spans(snapshot: Snapshot, bound: Bound, predicate: Predicate) -> Iterator[Span]:
     """Runs of entries that can matter."""
-    start, end = max(bound.start, predicate.offset.low), min(bound.end, predicate.offset.high + 1)
-    if start >= end or not predicate.wants(bound.partition):
-        return
+    start, end = _wanted(bound, predicate)
     run: list[IndexEntry] = []
     for entry in entries_between(snapshot, bound.stream, start, end):
         if _may_match(entry, predicate):
@@ -120,7 +131,22 @@ def _spans(snapshot: Snapshot, bound: Bound, predicate: Predicate) -> Iterator[S
 
 def _span(bound: Bound, start: int, end: int, run: Sequence[IndexEntry]) -> Span:
     first, last = max(start, run[0].offset_start), min(end, run[-1].offset_end)
-    return Span(bound.partition, bound.stream, first, last, tuple(run))
+    size_bytes = sum([_share(entry, first, last) for entry in run])
+    return Span(bound.partition, bound.stream, first, last, tuple(run), size_bytes)
+
+
+def _stretches(snapshot: Snapshot, bound: Bound, predicate: Predicate) -> Iterator[Span]:
+    """Blocks of the index, whose bytes are told by the counters at their ends; their entries are not looked at."""
+    start, end = _wanted(bound, predicate)
+    stream = snapshot.stream(bound.stream)
+    before_bytes = 0
+    for block, count in stream.blocks() if stream and start < end else ():
+        last = block.entry(count - 1)
+        size_bytes, before_bytes = max(1, last.cumulative_size - before_bytes), last.cumulative_size
+        first, until = max(start, block.start), min(end, last.offset_end)
+        if first < until:
+            share = size_bytes * (until - first) // (last.offset_end - block.start)
+            yield Span(bound.partition, bound.stream, first, until, (), max(1, share))
 
 
 def _between(entries: Iterator[IndexEntry], end: int) -> Iterator[IndexEntry]:
@@ -137,38 +163,34 @@ def _may_match(entry: IndexEntry, predicate: Predicate) -> bool:
     return predicate.timestamp_us.meets(entry.timestamp_min * 1000, entry.timestamp_max * 1000 + 999)
 
 
-def _size(span: Span) -> int:
-    """About how many bytes reading the span costs."""
-    return sum([max(1, _share(entry, span.start, span.end)) for entry in span.entries])
-
-
 def _share(entry: IndexEntry, start: int, end: int) -> int:
+    """About how many bytes of the entry lie in [start, end)."""
     if start <= entry.offset_start and entry.offset_end <= end:
-        return entry.size
+        return max(1, entry.size)
     width = min(end, entry.offset_end) - max(start, entry.offset_start)
-    return entry.size * width // (entry.offset_end - entry.offset_start)
+    return max(1, entry.size * width // (entry.offset_end - entry.offset_start))
 
 
 def _split(span: Span, limit_bytes: int) -> Iterator[Span]:
-    """The span in parts of at most about `limit_bytes`, cut between entries or within a large one."""
-    start, run, filled = span.start, list[IndexEntry](), 0
+    """The span in parts of at most about `limit_bytes`: runs of entries, and slices of what is larger alone."""
+    run: list[IndexEntry] = []
+    filled = 0
     for entry in span.entries:
         size = _share(entry, span.start, span.end)
         if run and filled + size > limit_bytes:
-            yield Span(span.partition, span.stream, start, entry.offset_start, tuple(run))
-            start, run, filled = entry.offset_start, [], 0
+            yield from _sliced(span, run, filled, limit_bytes)
+            run, filled = [], 0
         run.append(entry)
         filled += size
-        if filled > limit_bytes and len(run) == 1:
-            *parts, last = _sliced(entry, start, min(span.end, entry.offset_end), -(-filled // limit_bytes))
-            for first, until in parts:
-                yield Span(span.partition, span.stream, first, until, (entry,))
-            start, filled = last[0], filled // (len(parts) + 1)
-    yield Span(span.partition, span.stream, start, span.end, tuple(run))
+    if run or not span.entries:
+        yield from _sliced(span, run, filled or span.size_bytes, limit_bytes)
 
 
-def _sliced(entry: IndexEntry, start: int, end: int, parts: int) -> list[tuple[int, int]]:
-    """[start, end) in `parts` parts of equal width."""
-    parts = min(parts, end - start)
+def _sliced(span: Span, run: Sequence[IndexEntry], size_bytes: int, limit_bytes: int) -> Iterator[Span]:
+    """The offsets of the run, or of the whole span where there are no entries, in parts of equal width."""
+    start = max(span.start, run[0].offset_start) if run else span.start
+    end = min(span.end, run[-1].offset_end) if run else span.end
+    parts = min(-(-size_bytes // limit_bytes), end - start)
     cuts = [start + (end - start) * at // parts for at in range(parts + 1)]
-    return list(pairwise(cuts))
+    for first, until in pairwise(cuts):
+        yield Span(span.partition, span.stream, first, until, tuple(run), size_bytes // parts)

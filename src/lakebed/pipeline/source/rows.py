@@ -50,7 +50,7 @@ class SpanReader:
     def read(self, span: Span) -> Iterator[pa.RecordBatch]:
         """The rows of a span, as the schema wants them."""
         cursor = _Cursor(span.start, span.end)
-        entries: Sequence[IndexEntry] = span.entries
+        entries: Sequence[IndexEntry] = span.entries or self._look_up(span, cursor)
         while not cursor.done:
             try:
                 for columns in self._rows(entries, cursor):
@@ -88,7 +88,17 @@ class SpanReader:
             yield shaped.slice(start, _BATCH_ROWS)
 
     def _again(self, span: Span, before: Sequence[IndexEntry], cursor: _Cursor, gone: NotFound) -> Sequence[IndexEntry]:
-        """Where the rest of the span lies now."""
+        """Where the rest of the span lies by now."""
+        entries = self._look_up(span, cursor)
+        cursor.lookups += 1
+        if _places(entries) == _places(before, cursor.start) or cursor.lookups > _LOOKUPS_MAX:
+            raise Corrupt(
+                f"partition {span.partition} at offset {cursor.start}: {gone.problem}", "Restore the object"
+            ) from gone
+        return entries
+
+    def _look_up(self, span: Span, cursor: _Cursor) -> Sequence[IndexEntry]:
+        """The entries that hold the rest of the span in the newest index."""
         root = self._loop.root()
         snapshot = self._loop.run(root.domains[stream_domain(span.stream)].refresh())
         first = bounds(snapshot, span.stream).log_start
@@ -98,15 +108,9 @@ class SpanReader:
                     f"offsets {cursor.start} to {min(first, cursor.end) - 1} of partition {span.partition} were "
                     "deleted while they were read",
                     "Keep records longer, read again, or read with failOnDataLoss=false",
-                ) from gone
+                )
             cursor.start = min(first, cursor.end)
-        entries = entries_between(snapshot, span.stream, cursor.start, cursor.end)
-        cursor.lookups += 1
-        if _places(entries) == _places(before, cursor.start) or cursor.lookups > _LOOKUPS_MAX:
-            raise Corrupt(
-                f"partition {span.partition} at offset {cursor.start}: {gone.problem}", "Restore the object"
-            ) from gone
-        return entries
+        return entries_between(snapshot, span.stream, cursor.start, cursor.end)
 
 
 @dataclass(slots=True)
