@@ -24,6 +24,7 @@ _ENTRY_COMMIT_BYTES, _FILE_COMMIT_BYTES = 400, 4000
 _TASK_BYTES, _TASK_FILES = 32_000_000, 64
 _SHRINK_AT_FIRST, _SHRINK_MIN, _SHRINK_MAX = 1.0, 0.02, 1.5
 _HISTORY = 16
+_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ def rewrite_orders(
         if view.get(stream_key(stream)) is None:
             continue  # sealed: its topic is being deleted
         for run in _small_runs(view, stream, limits, present, by_day=by_day):
-            for group in _groups(run, limits):
+            for group in _groups(_worth_rewriting(run, limits), limits):
                 if left <= len(group):
                     return orders
                 left -= len(group)
@@ -207,42 +208,58 @@ def _shrinkage(view: View, part: Unsettled) -> float:
 def _small_runs(
     view: View, stream: int, limits: Limits, present: frozenset[str] | None, *, by_day: bool
 ) -> Iterator[list[IndexEntry]]:
-    """Neighbouring small files that are worth a rewrite: enough for a file of good size, or too many of them."""
+    """Neighbouring small files, those of one day where tables want that."""
     index = view.stream(stream)
     run: list[IndexEntry] = []
     day = None
     for entry in [] if index is None else index.entries():
-        own_day = entry.timestamp_min // 86_400_000 if by_day else None
+        own_day = entry.timestamp_min // _DAY_MS if by_day else None
         small = entry.file_type == PARQUET and entry.size < limits.small_bytes
         small = small and (present is None or entry.segment in present)
-        if not small or own_day != day:
-            if _worth(run, limits):
-                yield run
+        if run and (not small or own_day != day):
+            yield run
             run = []
         day = own_day
         if small:
             run.append(entry)
-    if _worth(run, limits):
+    if run:
         yield run
 
 
-def _worth(run: Sequence[IndexEntry], limits: Limits) -> bool:
-    enough = sum(entry.size for entry in run) >= limits.small_bytes
-    return len(run) > 1 and (enough or len(run) > limits.small_files_max)
+def _worth_rewriting(run: Sequence[IndexEntry], limits: Limits) -> Sequence[IndexEntry]:
+    """The newest files of a run that are better one; none when they had better wait for more.
+
+    All of them as soon as they make up a file of good size. Until then a file is rewritten only together with younger ones of
+    at least half its size, so that each byte is rewritten a few times and no more, and the number of files stays bounded.
+    """
+    sizes = [entry.size for entry in run]
+    count, total = len(run), sum(sizes)
+    if count < 2 or total >= limits.small_bytes:
+        return run if count > 1 else ()
+    few = max(2, limits.small_files_max // 4) if total >= limits.target_bytes // 16 else limits.small_files_max
+    if count <= few:
+        return ()
+    younger = [sum(sizes[at + 1 :]) for at in range(count - 1)]
+    for at in range(count - 2):
+        if 2 * younger[at] >= sizes[at]:
+            return run[at:]
+    if count <= limits.small_files_max:
+        return ()
+    return run[max(range(count - 1), key=lambda at: younger[at] / sizes[at]) :]
 
 
 def _groups(run: Sequence[IndexEntry], limits: Limits) -> Iterator[list[IndexEntry]]:
-    """Cut a run into files of at most the target size; what is left over waits for company unless it is all."""
+    """Cut what is to be rewritten into files of at most the target size."""
     group: list[IndexEntry] = []
     size = 0
     for entry in run:
-        if group and size + entry.size > limits.target_bytes:
+        if group and (size + entry.size > limits.target_bytes or len(group) >= limits.files // 2):
             if len(group) > 1:
                 yield group
             group, size = [], 0
         group.append(entry)
         size += entry.size
-    if len(group) > 1 and (size >= limits.small_bytes or len(group) > limits.small_files_max):
+    if len(group) > 1:
         yield group
 
 

@@ -27,6 +27,7 @@ _BUSY_S = 0.5
 _BACKOFF_FIRST_S, _BACKOFF_MAX_S = 1.0, 120.0
 _CORRUPT_PAUSE_S = 300.0
 _JOBS_PER_TURN = 4
+_FENCED_MAX = 3
 
 
 @dataclass(slots=True)
@@ -198,14 +199,8 @@ class Rounds:
             done = await self._opened().settle(topic, skip=skip, jobs_max=_JOBS_PER_TURN)
         except Closed:
             raise
-        except Fenced:
-            memory.not_before_s = self._clock.monotonic_s() + jittered(self._clock, _BUSY_S * 4)
-            return
         except LakebedError as error:
-            memory.failures += 1
-            pause_s = min(_BACKOFF_MAX_S, _BACKOFF_FIRST_S * 2 ** min(memory.failures - 1, 10))
-            memory.not_before_s = self._clock.monotonic_s() + jittered(self._clock, pause_s)
-            self._tell(Event(event="later", topic=topic.name, problem=error.problem, remedy=error.remedy))
+            self._put_off(topic, memory, error)
             return
         now_s = self._clock.monotonic_s()
         if done.busy:
@@ -214,6 +209,14 @@ class Rounds:
         memory.failures = 0
         memory.settled_s = memory.settled_s if done.more else now_s
         memory.corrupt_until_s |= dict.fromkeys(done.corrupt, now_s + _CORRUPT_PAUSE_S)
+
+    def _put_off(self, topic: Topic, memory: _Memory, error: LakebedError) -> None:
+        """Try again later, and later still. To be fenced now and then is what happens between settlers, and no news."""
+        memory.failures += 1
+        pause_s = min(_BACKOFF_MAX_S, _BACKOFF_FIRST_S * 2 ** min(memory.failures - 1, 10))
+        memory.not_before_s = self._clock.monotonic_s() + jittered(self._clock, pause_s)
+        if not isinstance(error, Fenced) or memory.failures > _FENCED_MAX:
+            self._tell(Event(event="later", topic=topic.name, problem=error.problem, remedy=error.remedy))
 
     async def _pause(self, seconds: float) -> None:
         try:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -26,33 +28,43 @@ class SparkRunner:
     def __init__(self, settings: Settings, open_session: Callable[[], SparkSession] | None = None) -> None:
         self._open = open_session or partial(spark_session, settings, app_name="lakebed settle")
         self._session: SparkSession | None = None
+        self._closed = False
 
     async def run(self, orders: Sequence[bytes]) -> list[bytes]:
         try:
             return await asyncio.to_thread(self._run, tuple(orders))
         except asyncio.CancelledError:
+            self._closed = True
             if self._session is not None:
                 await asyncio.to_thread(self._session.interruptAll)
             raise
 
     async def close(self) -> None:
+        self._closed = True
         if self._session is not None:
             session, self._session = self._session, None
-            await asyncio.to_thread(session.stop)
+            with suppress(Py4JError, OSError):  # its Java process may have gone before it
+                await asyncio.to_thread(session.stop)
 
     def _run(self, orders: tuple[bytes, ...]) -> list[bytes]:
-        if self._session is None:
-            self._session = self._open()
+        session = self._session = self._session or self._open()
+        if self._closed:
+            raise Closed("the settler is stopping", "The next one does it anew")
         count = len(orders)
         try:
-            numbers = self._session.range(0, count, 1, count)
-            rows = numbers.mapInArrow(partial(run, orders), ANSWER_SCHEMA).collect()
-        except Py4JNetworkError as error:
-            raise Closed("Spark's Java process has ended", "Start the settler again") from error
-        except (PySparkException, Py4JError) as error:
+            rows = session.range(0, count, 1, count).mapInArrow(partial(run, orders), ANSWER_SCHEMA).collect()
+        except (PySparkException, Py4JError, OSError) as error:
+            if isinstance(error, Py4JNetworkError | OSError) or _java_has_ended():
+                raise Closed("Spark's Java process has ended", "Start the settler again") from error
             raise Unavailable(f"Spark did not finish its tasks ({_reason(error)})", "It is tried again") from error
         outcomes = {row.task: bytes(row.outcome) for row in rows}
         return [outcomes[number] for number in range(count)]
+
+
+def _java_has_ended() -> bool:
+    """Whether the Java process that this one has started, if it did, is gone."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    return process is not None and process.poll() is not None
 
 
 def _reason(error: Exception) -> str:

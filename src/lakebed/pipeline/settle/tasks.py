@@ -13,6 +13,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from lakebed.clock import SystemClock
 from lakebed.objects import ObjectStore, open_store
+from lakebed.pipeline.settle.memory import keep_memory
 from lakebed.pipeline.settle.merging import merge
 from lakebed.pipeline.settle.pieces import Pieces
 from lakebed.pipeline.settle.reading import Troubled, Window, windows
@@ -33,6 +34,7 @@ ANSWER_SCHEMA = "task long, outcome binary"
 
 def run(orders: Sequence[bytes], rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow`: each row is the number of an order; the answer is its outcome."""
+    keep_memory()
     for batch in rows:
         numbers = batch.column(0).to_pylist()
         outcomes = [perform(orders[number]) for number in numbers]

@@ -1,0 +1,23 @@
+"""Memory of a process that does nothing but run tasks: kept for the next window instead of given back to the system.
+
+Fresh memory costs a page fault for every 4 KB, which took a third of a task's time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import pyarrow as pa  # type: ignore[import-untyped]
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_KEPT_BYTES = 256 << 20
+
+
+def keep_memory() -> None:
+    """Let this process keep up to 256 MB that it has freed, where the C library can be told so."""
+    tune = getattr(ctypes.CDLL(None), "mallopt", None)
+    if tune is None:
+        return
+    tune(_M_MMAP_THRESHOLD, _KEPT_BYTES)
+    tune(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+    pa.set_memory_pool(pa.system_memory_pool())
