@@ -80,7 +80,7 @@ from lakebed.streams import (
 _BUCKET_LINGER_S = 0.05
 _POOL_BYTES = 64_000_000
 _LAST_WORDS_S = 10.0
-_SETTLER_DELAY_S = 3.0
+_SETTLER_DELAY_S = 10.0
 _GC_THRESHOLDS = 20_000, 20, 100
 """Requests leave no cycles behind, so looking for them often is wasted."""
 
@@ -111,7 +111,8 @@ def run_broker(
         if worker:
             asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stop.set)
         app = App(settings, SystemClock(), logs, shares_ports=worker)
-        child = SettlingChild(settle or (), app.clock, logs.logger("settle"), delay_s=_SETTLER_DELAY_S)
+        delay_s = min(settings.settle.every_s, _SETTLER_DELAY_S)
+        child = SettlingChild(settle or (), app.clock, logs.logger("settle"), delay_s=delay_s)
         try:
             ready = await app.start()
             if settle:
@@ -278,7 +279,9 @@ class App:
     async def _slots(self, cluster: CommitLog, domains: list[Domain], leases: Leases | OxiaLeases) -> Slots:
         settings, logger = self.settings.groups, self.logs.logger("groups")
         logs, topics = [domain.log for domain in domains], GroupTopics(TopicLookup(cluster))
-        return await Slots.open(settings, cluster, logs, leases, self.membership, topics, self.clock, logger)
+        return await Slots.open(
+            settings, cluster, logs, leases, self.membership, topics, self.clock, logger, self.metrics
+        )
 
     def _listener(self, context: Context) -> Listener:
         kafka = self.settings.kafka

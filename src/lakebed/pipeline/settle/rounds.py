@@ -34,7 +34,8 @@ _FENCED_MAX = 3
 class _Memory:
     """What a settler remembers of a topic between its turns."""
 
-    settled_s: float = -1e9
+    settled_s: float
+    """When its last turn was, or when it was first seen."""
     failures: int = 0
     not_before_s: float = -1e9
     corrupt_until_s: dict[int, float] = field(default_factory=dict)
@@ -165,8 +166,8 @@ class Rounds:
         return sorted(due, key=lambda topic: self._memory[topic.id].settled_s)
 
     def _is_due(self, view: View, topic: Topic, every_s: float) -> bool:
-        memory = self._memory.setdefault(topic.id, _Memory())
         now_s = self._clock.monotonic_s()
+        memory = self._memory.setdefault(topic.id, _Memory(now_s))
         if now_s < memory.not_before_s:
             return False
         if _open_job(view, topic.id):
