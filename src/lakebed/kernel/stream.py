@@ -5,9 +5,10 @@ Invariant: entries meet without gap or overlap from `start` to `end`; `end` neve
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from operator import attrgetter, ge
+from operator import ge
 
 from lakebed.errors import Invalid
 from lakebed.kernel.blocks import BLOCK_MAX, AppendedColumns, Block, IndexEntry
@@ -16,9 +17,12 @@ from lakebed.kernel.store import NO_VERSION, Version
 
 
 class Stream:
-    """One immutable version of a stream's index: full blocks, and the part of the last block that is ours."""
+    """One immutable version of a stream's index: full blocks, and the part of the last block that is ours.
 
-    __slots__ = ("changed", "count", "end", "sealed", "start", "tail", "tail_count")
+    `starts` begins with where each full block starts; like the last block it is shared, and another may have written behind.
+    """
+
+    __slots__ = ("changed", "count", "end", "sealed", "start", "starts", "tail", "tail_count")
 
     def __init__(
         self,
@@ -29,8 +33,10 @@ class Stream:
         end: int,
         count: int,
         changed: Version,
+        starts: array[int] | None = None,
     ) -> None:
         self.sealed = sealed
+        self.starts = array("q", [block.start for block in sealed]) if starts is None else starts
         self.tail = tail
         self.tail_count = tail_count
         self.start = start
@@ -70,7 +76,7 @@ class Stream:
 
     def _place(self, offset: int) -> int:
         """The place of the sealed block that holds `offset`, or of the first behind it; behind the last is the tail."""
-        at = bisect_right(self.sealed, offset, key=_block_start) - 1
+        at = bisect_right(self.starts, offset, 0, len(self.sealed)) - 1
         return at + 1 if at < 0 or offset >= self.sealed[at].end else at
 
     def _blocks(self, at: int) -> Iterator[tuple[Block, int]]:
@@ -138,7 +144,7 @@ class StreamDraft:
 
     def freeze(self, version: Version) -> Stream:
         now = self._stream
-        return Stream(now.sealed, now.tail, now.tail_count, now.start, now.end, now.count, version)
+        return Stream(now.sealed, now.tail, now.tail_count, now.start, now.end, now.count, version, now.starts)
 
 
 def stream_of(entries: Iterable[IndexEntry], start: int, end: int) -> Stream:
@@ -153,37 +159,44 @@ def stream_of(entries: Iterable[IndexEntry], start: int, end: int) -> Stream:
     return stream
 
 
-_block_start = attrgetter("start")
-
-
 def _block_end(block: Block) -> int:
     return block.end
 
 
 def _appended(stream: Stream, entry: IndexEntry) -> Stream:
-    sealed, tail, count = stream.sealed, stream.tail, stream.tail_count
+    sealed, tail, count, starts = stream.sealed, stream.tail, stream.tail_count, stream.starts
     if count == BLOCK_MAX:
+        starts = _with_start(starts, len(sealed), tail.start)
         sealed, tail, count = (*sealed, tail.copy(count)), Block(stream.end), 0
     elif len(tail.ends) != count:  # another draft has written here and was given up
         tail = tail.copy(count)
     tail.append(entry)
-    return Stream(sealed, tail, count + 1, stream.start, entry.offset_end, stream.count + 1, stream.changed)
+    return Stream(sealed, tail, count + 1, stream.start, entry.offset_end, stream.count + 1, stream.changed, starts)
+
+
+def _with_start(starts: array[int], count: int, start: int) -> array[int]:
+    """The first `count` starts and one more; a copy when another has written there."""
+    if len(starts) != count:
+        starts = starts[:count]
+    starts.append(start)
+    return starts
 
 
 def _extended(stream: Stream, columns: AppendedColumns) -> Stream:
-    sealed, tail, count = list(stream.sealed), stream.tail, stream.tail_count
+    sealed, tail, count, starts = list(stream.sealed), stream.tail, stream.tail_count, stream.starts
     if len(tail.ends) != count:
         tail = tail.copy(count)
     at, total = 0, len(columns.ends)
     while at < total:
         if len(tail.ends) == BLOCK_MAX:
+            starts = _with_start(starts, len(sealed), tail.start)
             sealed.append(tail.copy(BLOCK_MAX))
             tail = Block(tail.ends[-1])
         until = min(total, at + BLOCK_MAX - len(tail.ends))
         tail.extend(columns, at, until)
         at = until
     return Stream(
-        tuple(sealed), tail, len(tail.ends), stream.start, tail.ends[-1], stream.count + total, stream.changed
+        tuple(sealed), tail, len(tail.ends), stream.start, tail.ends[-1], stream.count + total, stream.changed, starts
     )
 
 

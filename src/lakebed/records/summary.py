@@ -123,6 +123,8 @@ def unpack_summaries(packed: str) -> list[BatchSummary]:
         raise _corrupt("not base64") from error
     if len(data) < 4 or data[0] != FORMAT:
         raise _corrupt("unknown format")
+    if data[1] == 1:
+        return [_unpacked_one(data)]
     count, at = _read_varint(data, 1)
     mask = int.from_bytes(data[at : at + 2], "little")
     at += 2
@@ -140,6 +142,36 @@ def unpack_summaries(packed: str) -> list[BatchSummary]:
     if at != len(data):
         raise _corrupt("bytes left over")
     return _unfold(columns)
+
+
+def _unpacked_one(data: bytes) -> BatchSummary:
+    """What `_packed_one` made."""
+    mask, at, size = data[2] | data[3] << 8, 4, len(data)
+    if mask >> _COLUMNS or not mask & _ALWAYS:
+        raise _corrupt("unknown columns")
+    row = [0] * _COLUMNS
+    for index in range(_COLUMNS):
+        if mask >> index & 1:
+            if at < size and data[at] < 128:
+                row[index] = data[at]
+                at += 1
+            else:
+                row[index], at = _read_varint(data, at)
+    if at != size:
+        raise _corrupt("bytes left over")
+    step, length, count, pid_step, epoch_step, jump, base_step, spread, flags = row
+    base_ms = base_step >> 1 ^ -(base_step & 1)
+    return BatchSummary(
+        step >> 1 ^ -(step & 1),
+        length,
+        count,
+        (pid_step >> 1 ^ -(pid_step & 1)) - 1,
+        epoch_step >> 1 ^ -(epoch_step & 1),
+        (jump >> 1 ^ -(jump & 1)) - 1,
+        base_ms,
+        base_ms + (spread >> 1 ^ -(spread & 1)),
+        flags,
+    )
 
 
 def _fold(summaries: Sequence[BatchSummary]) -> list[Sequence[int]]:
