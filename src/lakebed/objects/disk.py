@@ -68,9 +68,8 @@ class Disk:
         """Have writes go straight from their buffers to the disk, or through the page cache; whether that can be had."""
         if not _O_DIRECT:
             return not bypass
-        flags = fcntl.fcntl(fd, fcntl.F_GETFL)
         try:
-            fcntl.fcntl(fd, fcntl.F_SETFL, flags | _O_DIRECT if bypass else flags & ~_O_DIRECT)
+            fcntl.fcntl(fd, fcntl.F_SETFL, _O_DIRECT if bypass else 0)  # files are opened with no other such flag
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise

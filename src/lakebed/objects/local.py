@@ -7,13 +7,11 @@ none, because a name can be given only once.
 
 from __future__ import annotations
 
-import asyncio
 import builtins
 import errno
 import os
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -25,6 +23,7 @@ from lakebed.objects.files import Files, read_range
 from lakebed.objects.keys import check_key, check_range
 from lakebed.objects.locks import Done, FileLocks
 from lakebed.objects.port import Body, ETag, Key, ObjectInfo
+from lakebed.objects.threads import Threads
 from lakebed.objects.walk import Step, walk
 
 T = TypeVar("T")
@@ -43,7 +42,7 @@ class LocalStore:
         self.root = Path(os.path.abspath(root))
         self._clock = SystemClock() if clock is None else clock
         self._files = Files(self.root) if files is None else files
-        self._threads = ThreadPoolExecutor(_THREADS, "lakebed-objects")
+        self._threads = Threads(_THREADS, "lakebed-objects")
         self._locks = FileLocks(self.root / ".locks")
         self._made: set[Path] = set()
         self._closed = False
@@ -97,7 +96,7 @@ class LocalStore:
 
     async def close(self) -> None:
         self._closed = True
-        self._threads.shutdown(wait=True)
+        self._threads.stop()
         self._files.close()
 
     def _path(self, key: Key) -> Path:
@@ -205,7 +204,7 @@ class LocalStore:
         if self._closed:
             raise Closed(f"{self} is closed")
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+            return await self._threads.call(work, *arguments)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             raise NotFound(f"no object there ({error})") from error
         except OSError as error:
