@@ -107,10 +107,11 @@ def _sight(line: str) -> tuple[float, int]:
 
 
 def _lags(acked_s: dict[int, float], sights: list[tuple[float, int]]) -> list[float]:
-    """Of every record acknowledged between the first and the last sight: how long until a sight showed it."""
-    lags, shown = [], sights[0][1]
+    """Of every record acknowledged after the first sight and shown by a later one: how long that took."""
+    (first_s, shown), lags = sights[0], []
     for seen_s, end in sights[1:]:
-        lags += [max(0.0, seen_s - acked_s[offset]) for offset in range(shown, end) if offset in acked_s]
+        fresh = [acked_s[offset] for offset in range(shown, end) if acked_s.get(offset, 0) >= first_s]
+        lags += [max(0.0, seen_s - at_s) for at_s in fresh]
         shown = max(shown, end)
     return lags
 
