@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from lakebed.errors import Fenced
-from lakebed.streams import JobState, Topic, job_of
+from lakebed.kernel import Decision, Put
+from lakebed.streams import JobState, Topic, insist, is_taken, job_of, take_decision
 from lakebed.tables import TableRef
 from tests.unit.pipeline.keeping_world import GRACE_S, ORPHAN_S, TRAVEL_S, KeepingWorld, Killed, keeping_world
 
@@ -107,6 +108,32 @@ async def test_collector_that_was_fenced_takes_nothing(world: KeepingWorld) -> N
     assert await world.stored(topic) == before
 
 
+async def test_collector_whose_tables_are_of_yesterday_takes_nothing(world: KeepingWorld) -> None:
+    topic = await _settled(world, 1)
+    (path, *_) = await world.indexed(topic)
+    await world.expire(topic, 0)
+    seen = job_of(await world.log.refresh(), topic.id)
+    token = await world.hold(topic.id)
+    outdated: frozenset[str] = frozenset()  # as if the tables had named nothing then
+    await world.append(topic, 0, 2)
+    await world.settle(topic, token=token)
+    moved = await insist(world.log, take_decision(topic.id, token, seen, [path], outdated), "late", world.clock)
+    assert moved.answer.paths == ()
+    await world.hold(topic.id)
+    with pytest.raises(Fenced):
+        await insist(world.log, take_decision(topic.id, token, seen, [path], outdated), "later", world.clock)
+    assert not is_taken(world.log.current, path)
+
+
+async def test_taken_file_is_not_restored(world: KeepingWorld) -> None:
+    topic = await _settled(world, 2)
+    files = await world.indexed(topic)
+    path = min(files)
+    await _mark_taken(world, path)  # by a collector that sleeps before it deletes
+    await world.keeper.restore(topic, await world.hold(topic.id))
+    assert await world.in_tables(topic) == [files - {path}] * 2
+
+
 async def test_files_taken_before_a_crash_are_deleted_after_it(world: KeepingWorld) -> None:
     topic = await _settled(world, 1)
     stray = await world.stray(topic)
@@ -188,8 +215,6 @@ async def _metadata(world: KeepingWorld) -> int:
 
 
 async def _mark_taken(world: KeepingWorld, path: str) -> None:
-    from lakebed.kernel import Decision, Put
-
     await world.log.commit(
         lambda view: Decision([Put.of(f"parquet_gone/{path}", -1)], None), txn_id="as before the crash"
     )

@@ -36,13 +36,13 @@ class Play:
             (6, self.append),
             (4, self.settle),
             (2, self.rewrite),
-            (5, self.keep),
+            (6, self.keep),
             (3, self.wait),
             (1, self.wait_long),
             (2, self.forget),
             (1, self.delete_records),
             (2, self.stray),
-            (2, self.read),
+            (4, self.read),
         ]
 
     async def step(self) -> None:
@@ -90,9 +90,9 @@ class Play:
         await self.world.stray(self.topic, self.chance.randrange(2), 0, self.chance.randint(1, 5))
 
     async def read(self) -> None:
-        """A reader plans with what is there, and reads within the grace."""
-        files = frozenset(await self.world.indexed(self.topic)) | frozenset().union(*await self._tables())
-        self.readers.append((self.world.clock.now_ms(), files))
+        """A reader plans with the stream or with any state that the tables offer, and reads within the grace."""
+        offered = await self.world.tables.named(TableRef(self.topic.name, self.topic.id))
+        self.readers.append((self.world.clock.now_ms(), frozenset(await self.world.indexed(self.topic)) | offered))
 
     async def check(self) -> None:
         world, topic = self.world, self.topic

@@ -31,7 +31,7 @@ class KeepingRounds:
     async def forever(self, stop: asyncio.Event) -> None:
         """A round every `streams.retention_interval`, until told to stop."""
         while not stop.is_set():
-            await self.once()
+            await self._told("all topics", self._round())
             try:
                 await within(self._root.settings.streams.retention_interval_s, stop.wait())
             except TimeoutError:
@@ -44,10 +44,10 @@ class KeepingRounds:
             await log.refresh()
         settled = [topic for topic in topics.values() if self._is_due(topic, thorough)]
         for topic in settled:
-            await self._under_lease(topic.name, self._keep(topic, thorough))
+            await self._told(topic.name, self._keep(topic, thorough))
         deleted = await self._opened().deleted() if settled or self._has_jobs() else []
         for gone in deleted:
-            await self._under_lease(gone.name, self._finish(gone))
+            await self._told(gone.name, self._finish(gone))
         return len(settled) + len(deleted)
 
     def _is_due(self, topic: Topic, thorough: bool) -> bool:
@@ -68,7 +68,11 @@ class KeepingRounds:
         async with holding(self._root, gone.name, gone.id, gone.domain, self._holder) as held:
             await self._opened().finish_deleted(gone, held.token)
 
-    async def _under_lease(self, name: str, work: Awaitable[None]) -> None:
+    async def _round(self) -> None:
+        await self.once()
+
+    async def _told(self, name: str, work: Awaitable[None]) -> None:
+        """What does not work out is told, and tried again the next time."""
         try:
             await work
         except Closed:
