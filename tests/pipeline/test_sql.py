@@ -8,11 +8,15 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lakebed.cli.failure import exit_code
+from lakebed.cli.sql import show, write_csv
 from lakebed.config import Settings
 from lakebed.errors import Invalid
 from lakebed.pipeline.sql import ask
@@ -57,6 +61,7 @@ def test_a_wrong_statement_is_refused_in_one_line(spark: Any, world: World, text
     with pytest.raises(Invalid) as refused:
         asked(spark, world, text)
     assert "\n" not in str(refused.value)
+    assert exit_code(refused.value) == 2
 
 
 @pytest.mark.slow
@@ -72,11 +77,24 @@ def test_the_command_answers_from_topics_and_from_both_tables(world: World) -> N
     )
     answered = lakebed(world, "sql", text, "--json")
     assert json.loads(answered.stdout) == {"topic": 75, "iceberg_rows": 60, "delta_rows": 60}
-    listed = lakebed(world, "sql", "SELECT offset, value FROM orders WHERE offset < 2 AND partition = 1", "--csv")
-    assert list(csv.reader(io.StringIO(listed.stdout))) == [["offset", "value"], ["0", ""], ["1", "value-1-1"]]
-    refused = lakebed(world, "sql", "SELECT nothing FROM orders")
-    assert refused.returncode == 1
-    assert "nothing" in refused.stderr
+
+
+def test_rows_are_written_as_csv_and_shown_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [(1, b"text", None, b"\xff"), (2, datetime(2026, 11, 15, tzinfo=UTC), [b"a", None], Decimal("1.50"))]
+    columns = ["id", "first", "second", "third"]
+    write_csv(columns, iter(rows))
+    written = list(csv.reader(io.StringIO(capsys.readouterr().out)))
+    assert written == [
+        columns,
+        ["1", "text", "", '{"base64":"/w=="}'],
+        ["2", "2026-11-15T00:00:00+00:00", '["a",null]', "1.50"],
+    ]
+    show(columns, iter(rows), None)
+    shown = capsys.readouterr().out
+    assert "2026-11-15" in shown
+    assert "NULL" in shown
+    show(["n"], iter([(at,) for at in range(1001)]), None)
+    assert "Only the first 1000" in capsys.readouterr().err
 
 
 def lakebed(world: World, *words: str) -> subprocess.CompletedProcess[str]:

@@ -56,9 +56,34 @@ def command(call: Call, statement: str, as_csv: bool, most: int | None) -> None:
             for row in _first(answer.rows(), most):
                 call.output.line(dict(zip(answer.columns, map(_plain, row), strict=True)))
         elif as_csv:
-            _write_csv(answer.columns, _first(answer.rows(), most))
+            write_csv(answer.columns, _first(answer.rows(), most))
         else:
-            _show(answer.columns, _first(answer.rows(), (most or _SHOWN_ROWS) + (most is None)), most)
+            show(answer.columns, _first(answer.rows(), (most or _SHOWN_ROWS) + (most is None)), most)
+
+
+def show(columns: list[str], rows: Iterator[tuple[Any, ...]], most: int | None) -> None:
+    """Print a table; without `most`, no more of it than a person would read."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    found = list(rows)
+    cut = most is None and len(found) > _SHOWN_ROWS
+    table = Table(*columns)
+    for row in found[:_SHOWN_ROWS] if most is None else found:
+        table.add_row(*[Text(_text(value)) for value in row])
+    console = Console(file=sys.stdout)
+    console.print(table)
+    if cut:
+        click.echo(f"Only the first {_SHOWN_ROWS} rows are shown; --max, --json and --csv show more.", err=True)
+
+
+def write_csv(columns: list[str], rows: Iterator[tuple[Any, ...]]) -> None:
+    """Print names and rows, what is null as nothing."""
+    writer = csv.writer(sys.stdout)
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow(["" if value is None else _text(value) for value in row])
 
 
 def _absolute(settings: Settings) -> Settings:
@@ -81,29 +106,6 @@ def _first(rows: Iterator[tuple[Any, ...]], most: int | None) -> Iterator[tuple[
         if at == most:
             return
         yield row
-
-
-def _show(columns: list[str], rows: Iterator[tuple[Any, ...]], most: int | None) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    found = list(rows)
-    cut = most is None and len(found) > _SHOWN_ROWS
-    table = Table(*columns)
-    for row in found[:_SHOWN_ROWS] if most is None else found:
-        table.add_row(*[Text(_text(value)) for value in row])
-    console = Console(file=sys.stdout)
-    console.print(table)
-    if cut:
-        click.echo(f"Only the first {_SHOWN_ROWS} rows are shown; --max, --json and --csv show more.", err=True)
-
-
-def _write_csv(columns: list[str], rows: Iterator[tuple[Any, ...]]) -> None:
-    writer = csv.writer(sys.stdout)
-    writer.writerow(columns)
-    for row in rows:
-        writer.writerow(["" if value is None else _text(value) for value in row])
 
 
 def _text(value: Any) -> str:

@@ -59,6 +59,8 @@ class ObjectWriter:
         wanted = target.rules.compression
         self._codec = codec if wanted == "producer" else _codec(wanted)
         self._rules = replace(target.rules.produce, batches_max=_BATCHES_MAX)
+        self._batch_bytes = min(BATCH_BYTES, self._rules.batch_bytes_max)
+        self._object_bytes = min(OBJECT_BYTES, self._batch_bytes * _BATCHES_MAX // 4)
         self._clock = clock
         self._task = task
         self._encoder = records.Encoder()
@@ -75,7 +77,7 @@ class ObjectWriter:
         self._gathered.append(shaped)
         self._gathered_bytes += shaped.nbytes
         self.rows += rows.num_rows
-        if self._gathered_bytes >= OBJECT_BYTES:
+        if self._gathered_bytes >= self._object_bytes:
             self.flush()
 
     def flush(self) -> None:
@@ -117,8 +119,7 @@ class ObjectWriter:
     def _encoded(self, rows: pa.RecordBatch) -> bytearray:
         """Batches back to back, as a producer would send them: each begins at offset 0."""
         columns = rows.append_column("offset", pa.array(np.arange(rows.num_rows, dtype=np.int64)))
-        limit_bytes = min(BATCH_BYTES, self._rules.batch_bytes_max)
-        payload = bytearray(self._encoder.encode(columns, codec=self._codec, batch_bytes=limit_bytes).payload)
+        payload = bytearray(self._encoder.encode(columns, codec=self._codec, batch_bytes=self._batch_bytes).payload)
         for header in list(records.split(payload)):
             records.patch(payload, header.position, 0)
         return payload
