@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-SESSION_MS, HEARTBEAT_MS, POLL_S = 2_000, 200, 0.1
+SESSION_MS, REBALANCE_MS, HEARTBEAT_MS, POLL_S = 2_000, 60_000, 200, 0.1
 
 
 def tell(event: str, value: object = None) -> None:
@@ -131,6 +131,7 @@ async def aiokafka(options: dict[str, Any]) -> None:
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         session_timeout_ms=SESSION_MS,
+        rebalance_timeout_ms=REBALANCE_MS,  # else it is as short as the session
         heartbeat_interval_ms=HEARTBEAT_MS,
         fetch_max_wait_ms=50,
     )

@@ -47,6 +47,11 @@ class Member:
         self._owns_nothing()
 
     @property
+    def revoked(self) -> set[int]:
+        """All it ever had to give up."""
+        return {partition for _, event, some in list(self.events) if event == "revoked" for partition in some}
+
+    @property
     def rebalances(self) -> int:
         return sum(1 for _, event, _ in self.events if event == "assigned")
 

@@ -9,7 +9,6 @@ import uuid
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
 
 
 class Commands:
@@ -85,39 +84,3 @@ def test_mistakes_are_told_in_one_line_with_what_to_do(commands: Commands, topic
     assert nobody.returncode == 1
     assert "no broker answers at 127.0.0.1:1" in nobody.stderr.decode()
     assert Commands("nowhere").run("topics", "list").returncode == 2
-
-
-def test_group_is_listed_described_reset_and_deleted(commands: Commands, topic: str) -> None:
-    commands.ask("topics", "create", topic, "--partitions", "2")
-    commands.run("produce", topic, stdin=b"".join(b"line %d\n" % number for number in range(10)))
-    assert commands.run("groups", "reset-offsets", topic, "--to", "latest").returncode == 2
-    plan = commands.ask("groups", "reset-offsets", topic, "--topic", topic, "--to", "latest")
-    assert sum(row["offset"] for row in plan["offsets"]) == 10
-    described = commands.ask("groups", "describe", topic)
-    assert (described["state"], described["members"], described["lag"]) == ("Empty", [], 0)
-    commands.ask("groups", "reset-offsets", topic, "--shift", "-1")
-    assert commands.ask("groups", "describe", topic)["lag"] == sum(row["offset"] > 0 for row in plan["offsets"])
-    assert commands.ask("groups", "reset-offsets", topic, "--to", "earliest", "--dry-run")["done"] is False
-    assert {"group": topic, "kind": "classic", "state": "Empty"} in commands.ask("groups", "list")
-    assert b"LAG" in commands.run("groups", "describe", topic).stdout.upper()
-    commands.ask("groups", "delete", topic)
-    assert topic not in {row["group"] for row in commands.ask("groups", "list")}
-    assert commands.run("groups", "describe", topic).returncode == 1
-
-
-def test_group_with_members_is_described_but_not_reset(commands: Commands, topic: str, lakebed_broker: str) -> None:
-    commands.ask("topics", "create", topic, "--partitions", "2")
-    commands.run("produce", topic, stdin=b"a\nb\nc\n")
-    for protocol in ("classic", "consumer"):
-        group = f"{topic}-{protocol}"
-        config = {"bootstrap.servers": lakebed_broker, "group.id": group, "group.protocol": protocol}
-        consumer = Consumer({**config, "auto.offset.reset": "earliest", "enable.auto.commit": False})
-        consumer.subscribe([topic])
-        assert consumer.poll(30) is not None
-        described = commands.ask("groups", "describe", group)
-        assert (described["kind"], described["state"].lower(), len(described["members"])) == (protocol, "stable", 1)
-        assert described["members"][0]["partitions"] == {topic: [0, 1]}
-        assert [row["committed"] for row in described["partitions"]] == [None, None]
-        refused = commands.run("groups", "reset-offsets", group, "--topic", topic, "--to", "latest")
-        assert b"Stop them first" in refused.stderr
-        consumer.close()

@@ -9,7 +9,7 @@ import pytest
 from tests.clients.foreign.programs import foreign_member
 from tests.clients.group_members import Group, until
 from tests.clients.processes import BrokerProcess, broker_process
-from tests.clients.test_groups import PARTITIONS, QUICK, committed, made_topic, send
+from tests.clients.test_groups import COOPERATIVE, PARTITIONS, QUICK, committed, crash_and_come_back, made_topic, send
 
 pytestmark = pytest.mark.services
 KINDS = [
@@ -20,6 +20,8 @@ KINDS = [
     ("kafkajs", ""),
 ]
 
+STATIC_KINDS = [("java", "range"), ("java", "consumer"), ("franz-go", "range"), ("franz-go", "consumer")]
+
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
@@ -29,16 +31,24 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 @pytest.mark.parametrize(("client", "protocol"), KINDS)
-def test_members_of_other_languages_share_crash_and_resume(broker: BrokerProcess, client: str, protocol: str) -> None:
+def test_one_to_five_members_of_other_languages_share_crash_and_resume(
+    broker: BrokerProcess, client: str, protocol: str
+) -> None:
     foreign_member(client)
     topic = made_topic(broker.bootstrap)
     send(broker.bootstrap, topic, 60)
     with Group(broker.bootstrap, topic, PARTITIONS, client, protocol) as group:
-        doomed = group.join(3)
+        first = group.join()
         group.settle()
+        doomed = group.join(4)
+        group.settle()
+        if protocol in COOPERATIVE:
+            assert not set(first.owned) & first.revoked, "it never had to stop reading what it kept"
         group.read_all(60)
         group.commit_all(10)
         group.kill(doomed)
+        group.settle()
+        group.leave(first)
         group.settle()
         for member in list(group.running):
             group.leave(member)
@@ -50,7 +60,7 @@ def test_members_of_other_languages_share_crash_and_resume(broker: BrokerProcess
         group.check()
 
 
-@pytest.mark.parametrize(("client", "protocol"), [("java", "range"), ("franz-go", "range"), ("java", "consumer")])
+@pytest.mark.parametrize(("client", "protocol"), STATIC_KINDS)
 def test_static_member_of_another_language_gets_its_place_back(
     broker: BrokerProcess, client: str, protocol: str
 ) -> None:
@@ -65,3 +75,10 @@ def test_static_member_of_another_language_gets_its_place_back(
         until(lambda: again.owned == owned, lambda: f"{again.owned} is not {owned}")
         assert other.rebalances == before
         group.check()
+
+
+@pytest.mark.parametrize("client", ["java", "franz-go"])
+def test_static_member_of_another_language_that_crashed_comes_back_when_its_session_is_over(
+    broker: BrokerProcess, client: str
+) -> None:
+    crash_and_come_back(broker, made_topic(broker.bootstrap), client)

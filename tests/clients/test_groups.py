@@ -29,6 +29,7 @@ KINDS = [
     ("kafka-python", ""),
     ("aiokafka", ""),
 ]
+COOPERATIVE = ("cooperative-sticky", "consumer")
 of_every_kind = pytest.mark.parametrize(("client", "protocol"), KINDS)
 
 
@@ -68,16 +69,22 @@ def committed(bootstrap: str, group: str, topic: str) -> dict[int, int]:
 
 
 @of_every_kind
-def test_members_share_partitions_crash_leave_and_the_next_resume(
+def test_one_to_five_members_share_partitions_crash_leave_and_the_next_resume(
     broker: BrokerProcess, topic: str, client: str, protocol: str
 ) -> None:
     send(broker.bootstrap, topic, 60)
     with Group(broker.bootstrap, topic, PARTITIONS, client, protocol) as group:
-        doomed = group.join(3)
+        first = group.join()
         group.settle()
+        doomed = group.join(4)
+        group.settle()
+        if protocol in COOPERATIVE:
+            assert not set(first.owned) & first.revoked, "it never had to stop reading what it kept"
         group.read_all(60)
         group.commit_all(10)
         group.kill(doomed)
+        group.settle()
+        group.leave(first)
         group.settle()
         for member in list(group.running):
             group.leave(member)
@@ -89,7 +96,7 @@ def test_members_share_partitions_crash_leave_and_the_next_resume(
         group.check()
 
 
-@pytest.mark.parametrize(("client", "protocol"), [kind for kind in KINDS if kind[0] != "kafka-python"])
+@of_every_kind
 def test_static_member_that_comes_back_in_time_disturbs_nobody(
     broker: BrokerProcess, topic: str, client: str, protocol: str
 ) -> None:
@@ -103,6 +110,23 @@ def test_static_member_that_comes_back_in_time_disturbs_nobody(
         again = group.join(instance="restarted")
         until(lambda: again.owned == owned, lambda: f"{again.owned} is not {owned}")
         assert other.rebalances == before
+        group.check()
+
+
+def test_static_member_that_crashed_comes_back_when_its_session_is_over(broker: BrokerProcess, topic: str) -> None:
+    crash_and_come_back(broker, topic, "confluent")
+
+
+def crash_and_come_back(broker: BrokerProcess, topic: str, client: str) -> None:
+    """In the new protocol a static member that did not say that it will be back keeps its place from its successor."""
+    with Group(broker.bootstrap, topic, PARTITIONS, client, "consumer") as group:
+        other = group.join(instance="other")
+        crashed = group.join(instance="crashed")
+        group.settle()
+        group.kill(crashed)
+        until(lambda: len(other.owned) == PARTITIONS, lambda: f"{other.owned} is not all")
+        group.join(instance="crashed")
+        group.settle()
         group.check()
 
 

@@ -21,7 +21,7 @@ from lakebed.cli.options import Command, json_option
 from lakebed.cli.output import Output
 from lakebed.cli.reaching import bootstrap_option, with_cluster
 from lakebed.cli.tables import print_facts, print_rows
-from lakebed.clock import SystemClock
+from lakebed.clock import SystemClock, unix_ms
 from lakebed.errors import Invalid
 
 _WATCH_S = 1.0
@@ -80,43 +80,56 @@ def describe(output: Output, group: str, watch: bool, bootstrap: str) -> None:
     "reset-offsets",
     cls=Command,
     examples=[
-        ("lakebed groups reset-offsets billing --to earliest --dry-run", "What would change"),
-        ("lakebed groups reset-offsets billing --topic orders --to latest", "Skip what is there"),
-        ("lakebed groups reset-offsets billing --shift -100", "Read the last 100 of each partition again"),
+        ("lakebed groups reset-offsets billing --to-earliest", "What would change"),
+        (
+            "lakebed groups reset-offsets billing --topic orders:0,2 --to-latest --execute",
+            "Skip what is in two partitions",
+        ),
+        ("lakebed groups reset-offsets billing --shift-by -100 --execute", "Read the last 100 of each partition again"),
+        ("lakebed groups reset-offsets billing --to-datetime 2026-01-31T12:00:00.000", "What came since then"),
     ],
 )
 @click.argument("group")
-@click.option("--topic", "topics", multiple=True, help="Only this topic; may be repeated.  [default: all it has read]")
-@click.option("--to", "place", metavar="earliest|latest|OFFSET", help="Where to go.")
-@click.option("--shift", type=int, metavar="N", help="Go forward by N records, or back by -N.")
-@click.option("--dry-run", is_flag=True, help="Only show the new offsets.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:PARTITION,...]",
+    help="Only this topic; may be repeated.  [default: all it has read]",
+)
+@click.option("--to-earliest", is_flag=True, help="Go to the first record there is.")
+@click.option("--to-latest", is_flag=True, help="Go behind the last record.")
+@click.option("--to-current", is_flag=True, help="Stay; where nothing is committed, go behind the last record.")
+@click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="Go to this offset.")
+@click.option("--to-datetime", metavar="WHEN", help="Go to the first record since then; UTC unless it says otherwise.")
+@click.option("--shift-by", type=int, metavar="N", help="Go forward by N records, or back by -N.")
+@click.option("--dry-run", is_flag=True, help="Only show the new offsets. This is the default.")
+@click.option("--execute", is_flag=True, help="Set the new offsets.")
 @bootstrap_option
 @json_option
 @click.pass_obj
 def reset_offsets(
-    output: Output,
-    group: str,
-    topics: tuple[str, ...],
-    place: str | None,
-    shift: int | None,
-    dry_run: bool,
-    bootstrap: str,
+    output: Output, /, group: str, topics: tuple[str, ...], bootstrap: str, dry_run: bool, execute: bool, **places: Any
 ) -> None:
-    """Move the offsets of a group that has no members."""
-    target = _target(place, shift)
+    """Show where the offsets of a group would be moved; with --execute, move them. The group must have no members."""
+    if dry_run and execute:
+        raise Invalid("--dry-run and --execute exclude each other", "Give one of them")
+    target = _target(places)
 
     async def work(cluster: Cluster) -> dict[tuple[str, int], int]:
         plan = await plan_reset(cluster, group, topics, target)
-        if not dry_run:
+        if execute:
             await commit_offsets(cluster, group, plan)
         return plan
 
     plan = with_cluster(bootstrap, work)
     rows = [{"topic": topic, "partition": partition, "offset": offset} for (topic, partition), offset in plan.items()]
     if output.as_json:
-        output.document({"group": group, "done": not dry_run, "offsets": rows})
-    else:
-        print_rows(rows)
+        output.document({"group": group, "done": execute, "offsets": rows})
+        return
+    print_rows(rows)
+    if not execute and not dry_run:
+        click.echo("Nothing was changed. Add --execute to set these offsets.", err=True)
 
 
 @command.command("delete", cls=Command, examples=[("lakebed groups delete billing", "Gone, with its offsets")])
@@ -131,19 +144,32 @@ def delete(output: Output, group: str, bootstrap: str) -> None:
         output.document({"group": group, "deleted": True})
 
 
-def _target(place: str | None, shift: int | None) -> Target:
-    if (place is None) == (shift is None):
-        raise Invalid("where to go is not clear", "Give either --to or --shift")
-    if shift is not None:
-        return lambda start, _, at: (start if at is None else at) + shift
-    if place == "earliest":
-        return lambda start, _, at: start
-    if place == "latest":
-        return lambda _, end, at: end
-    if place is not None and place.isascii() and place.isdigit():
-        offset = int(place)
-        return lambda *_: offset
-    raise Invalid(f"--to {place!r} is no offset", "Write earliest, latest or a number")
+def _target(places: dict[str, Any]) -> Target:
+    """What was asked for; each option is a word for one way to choose an offset."""
+    given = {name: value for name, value in places.items() if value is not None and value is not False}
+    if len(given) != 1:
+        words = ", ".join(f"--{name.replace('_', '-')}" for name in places)
+        raise Invalid("where to go is not clear", f"Give one of {words}")
+    ((name, value),) = given.items()
+    if name == "to_datetime":
+        return _moment_ms(value)
+    targets: dict[str, Target] = {
+        "to_earliest": lambda start, _, at: start,
+        "to_latest": lambda _, end, at: end,
+        "to_current": lambda _, end, at: end if at is None else at,
+        "to_offset": lambda *_: int(value),
+        "shift_by": lambda start, _, at: (start if at is None else at) + int(value),
+    }
+    return targets[name]
+
+
+def _moment_ms(text: str) -> int:
+    try:
+        return unix_ms(text)
+    except ValueError:
+        raise Invalid(
+            f"--to-datetime {text!r} is no moment", "Write it as 2026-01-31T12:00:00.000, with +01:00 if it is not UTC"
+        ) from None
 
 
 def _facts(found: DescribedGroup) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from lakebed.groups.callers import Caller
 from lakebed.groups.classic_group import ClassicGroup
 from lakebed.groups.consumer_group import ConsumerGroup, ConsumerMember
 from lakebed.groups.coordinator import Coordinator
+from lakebed.groups.describe import STATES, is_wanted
 from lakebed.groups.effects import Answer, Arm, Cancel, Effect, Fence, Step, Timer, TimerKind, decide_together
 from lakebed.groups.keys import group_ids, offset_entries, offset_key, slot_domain, slot_of, slot_resource
 from lakebed.groups.loading import load_group
@@ -27,6 +28,7 @@ from lakebed.groups.topics import Topic, Topics
 
 __all__ = [
     "ASSIGNORS",
+    "STATES",
     "Answer",
     "Arm",
     "Assignment",
@@ -59,6 +61,7 @@ __all__ = [
     "decide_together",
     "decode_offset",
     "group_ids",
+    "is_wanted",
     "load_group",
     "offset_entries",
     "offset_key",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TypeAlias
 
 from lakebed.groups.assign_mixed import assign_mixed
@@ -61,20 +62,23 @@ ASSIGNORS: Mapping[str, Callable[[Candidates], Result]] = {"uniform": assign_uni
 
 
 def _assign_alike(members: Candidates, topics: frozenset[Topic]) -> Result:
-    """All subscribe to the same topics, so only numbers matter."""
+    """All subscribe to the same topics, so only numbers matter. Who keeps more than its share gets an extra one first."""
     sizes = {topic.topic_id: topic.partitions for topic in topics}
     kept = _kept(members, sizes)
     share, extra = divmod(sum(sizes.values()), len(members))
-    quotas = dict.fromkeys(members, share)
-    # The extra ones go where most is kept, so that keeping costs nobody else a partition.
-    for member_id in sorted(members, key=lambda each: (-len(kept[each]), each))[:extra]:
-        quotas[member_id] += 1
-    for member_id, partitions in kept.items():
-        del partitions[quotas[member_id] :]
     taken = {each for partitions in kept.values() for each in partitions}
-    free = iter([pair for topic in sorted(sizes) for n in range(sizes[topic]) if (pair := (topic, n)) not in taken])
-    for member_id in sorted(members):
-        kept[member_id] += [next(free) for _ in range(quotas[member_id] - len(kept[member_id]))]
+    free = [pair for topic in sorted(sizes) for n in range(sizes[topic]) if (pair := (topic, n)) not in taken]
+    wanting: list[tuple[str, int]] = []
+    for index, member_id in enumerate(sorted(members)):
+        mine = kept[member_id]
+        quota = share + (extra > 0 and (len(mine) > share or len(members) - index <= extra))
+        extra -= quota - share
+        free += mine[quota:]
+        del mine[quota:]
+        wanting.append((member_id, quota - len(mine)))
+    rest = iter(free)
+    for member_id, count in wanting:
+        kept[member_id] += islice(rest, count)
     return {member_id: _by_topic(partitions) for member_id, partitions in kept.items()}
 
 

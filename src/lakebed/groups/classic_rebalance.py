@@ -76,6 +76,7 @@ def complete_join(group: ClassicGroup, turn: Turn) -> None:
         turn.arm(TimerKind.JOIN, group.rebalance_timeout_ms)
         return
     _begin_generation(group, turn.now_ms)
+    turn.rebalances += 1
     group.persist(turn)
     for member in group.members.values():
         if member.join_ticket is not None:

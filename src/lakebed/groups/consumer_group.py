@@ -31,6 +31,8 @@ from lakebed.groups.topics import Topic, Topics
 from lakebed.protocol import ErrorCode
 
 LEAVE_EPOCH, STATIC_LEAVE_EPOCH = -1, -2
+FIRST_EPOCH = 1
+"""That of a group before anybody subscribes to anything, so that a member which does is at 2, and none is ever at 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class ConsumerGroup:
     def __init__(self, group_id: str, revision: str = NO_REVISION) -> None:
         self.group_id = group_id
         self.revision = revision
-        self.epoch = 0
+        self.epoch = FIRST_EPOCH
         self.target_epoch = 0
         self.topics = ""
         self.is_saved = False
@@ -166,6 +168,7 @@ class ConsumerGroup:
         """The last change of a turn that changed anything."""
         turn.builds_on(self.revision)
         self.revision = turn.next_revision
+        turn.rebalances += epoch > self.epoch
         self.epoch, self.target_epoch, self.topics, self.is_saved = epoch, target_epoch, topics, True
         head = ConsumerHead(self.revision, epoch, target_epoch, topics)
         turn.change(head_key(self.group_id), encode(head))

@@ -60,7 +60,7 @@ def beat(
     replaced = _replaced(group, request)
     member = _find(group, replaced, request, member_id, caller)
     updated = _described(member, request, caller)
-    bump = group.epoch == 0 or (updated.names, updated.regex) != (member.names, member.regex)
+    bump = (updated.names, updated.regex) != (member.names, member.regex)
     reported = _reported(request.topic_partitions)
     if replaced is not None:
         _take_place(group, turn, replaced, updated)

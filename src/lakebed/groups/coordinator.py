@@ -274,16 +274,31 @@ class Coordinator:
 
     def listed(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[list_groups.ListedGroup]:
         """The groups of ListGroups that pass its filters."""
-        known = ((each, self._groups.get(each) or load_group(self._view(), each)) for each in self.group_ids())
-        every = (describe.listed(each, group) for each, group in known)
+        every = (self.listed_one(group_id) for group_id in self.group_ids())
         return [each for each in every if describe.is_wanted(each, states, types)]
+
+    def listed_one(self, group_id: str) -> list_groups.ListedGroup:
+        """One group of ListGroups. One that is not in memory is hardly looked into: most have nobody in them."""
+        group = self._groups.get(group_id)
+        return describe.listed(group_id, group) if group is not None else describe.listed_idle(self._view(), group_id)
+
+    def active(self) -> list[str]:
+        """The groups in memory; the others have no members."""
+        return list(self._groups)
+
+    def census(self) -> Iterable[tuple[str, int]]:
+        """State and number of members of every group that has any."""
+        for group in self._groups.values():
+            if group.members:
+                yield group.phase if isinstance(group, ClassicGroup) else group.state, len(group.members)
 
     def _turn(self, group_id: str) -> Turn:
         self._turns += 1
         return Turn(group_id, self._clock.now_ms(), self._fence.token, self._turns)
 
     def _step(self, turn: Turn) -> Step:
-        step = Step(turn.group_id, self._fence, list(turn.changes.items()), turn.effects, turn.revision, turn.sweep)
+        changes = list(turn.changes.items())
+        step = Step(turn.group_id, self._fence, changes, turn.effects, turn.revision, turn.sweep, turn.rebalances)
         self._ledger.enter(step)
         return step
 

@@ -6,10 +6,16 @@ from collections.abc import Iterable
 
 from lakebed.groups.classic_group import CONSUMER_PROTOCOL, ClassicGroup
 from lakebed.groups.consumer_group import ConsumerGroup, ConsumerMember
-from lakebed.groups.records import NOTHING, Assignment, Phase
+from lakebed.groups.keys import head_key
+from lakebed.groups.loading import load_group
+from lakebed.groups.records import NOTHING, Assignment, ConsumerHead, Phase, decode_head
 from lakebed.groups.topics import Topics
+from lakebed.kernel import View
 from lakebed.protocol import ErrorCode, describe_groups, list_groups
 from lakebed.protocol import consumer_group_describe as messages
+
+STATES = (*(phase.value for phase in Phase), "Assigning", "Reconciling")
+"""Of groups of either protocol, as Kafka spells them."""
 
 _MEMBER_TYPE_CONSUMER = 1
 _NOT_FOUND_VERSION = 6
@@ -78,6 +84,20 @@ def listed(group_id: str, group: ClassicGroup | ConsumerGroup | None) -> list_gr
     )
 
 
+def listed_idle(view: View, group_id: str) -> list_groups.ListedGroup:
+    """The same of a group that nobody holds in memory: its head tells all, unless it is of consumers who are still there."""
+    entry = view.get(head_key(group_id))
+    head = decode_head(entry.value) if entry is not None else None
+    if isinstance(head, ConsumerHead):
+        return listed(group_id, load_group(view, group_id))
+    return list_groups.ListedGroup(
+        group_id=group_id,
+        protocol_type=(head.protocol_type or "") if head else "",
+        group_state=head.phase if head else Phase.EMPTY,
+        group_type="Classic",
+    )
+
+
 def is_wanted(group: list_groups.ListedGroup, states: Iterable[str], types: Iterable[str]) -> bool:
     """Whether it passes the filters of a request, an empty one letting all pass."""
     wanted_states = {state.strip().lower() for state in states}
@@ -96,11 +116,19 @@ def _member(member: ConsumerMember, target: Assignment, topics: Topics) -> messa
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=list(member.names),
-        subscribed_topic_regex=member.regex or None,
-        assignment=_assignment(member.owned, topics),
+        subscribed_topic_regex=member.regex,
+        assignment=_assignment(_held(member), topics),
         target_assignment=_assignment(target, topics),
         member_type=_MEMBER_TYPE_CONSUMER,
     )
+
+
+def _held(member: ConsumerMember) -> Assignment:
+    """All it reads from, also what it has been told to give up."""
+    both = (member.owned, member.revoking)
+    return {
+        topic_id: frozenset().union(*(each.get(topic_id, ()) for each in both)) for each in both for topic_id in each
+    }
 
 
 def _assignment(assignment: Assignment, topics: Topics) -> messages.Assignment:

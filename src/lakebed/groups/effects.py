@@ -95,6 +95,7 @@ class Step:
     effects: Sequence[Effect]
     revision: str | None = None
     sweep: Sweep | None = None
+    rebalances: int = 0
 
     @property
     def commits(self) -> bool:
@@ -134,7 +135,7 @@ def decide_together(steps: Sequence[Step], view: View) -> Decision[None]:
 class Turn:
     """A step while it is being made."""
 
-    __slots__ = ("_number", "_token", "changes", "effects", "group_id", "now_ms", "revision", "sweep")
+    __slots__ = ("_number", "_token", "changes", "effects", "group_id", "now_ms", "rebalances", "revision", "sweep")
 
     def __init__(self, group_id: str, now_ms: int, token: int, number: int) -> None:
         self.group_id = group_id
@@ -144,6 +145,7 @@ class Turn:
         self.effects: list[Effect] = []
         self.revision: str | None = None
         self.sweep: Sweep | None = None
+        self.rebalances = 0
 
     @property
     def next_revision(self) -> str:

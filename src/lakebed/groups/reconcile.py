@@ -26,16 +26,13 @@ def reconcile(
     """The member after this heartbeat, in which it `reported` what it holds, or said nothing about it."""
     if member.is_settled_at(target_epoch):
         return member
-    if member.state is MemberState.UNREVOKED:
-        if _holds_any(reported, member.revoking):
-            return member
-        return _towards(member, member.epoch + 1, target_epoch, target, is_owned)
-    return _towards(member, member.epoch, target_epoch, target, is_owned)
+    if member.state is MemberState.UNREVOKED and _holds_any(reported, member.revoking):
+        return member
+    return _towards(member, target_epoch, target, is_owned)
 
 
 def _towards(
     member: ConsumerMember,
-    epoch: int,
     target_epoch: int,
     target: Assignment,
     is_owned: Callable[[bytes, int], bool],
@@ -44,7 +41,7 @@ def _towards(
     lost = _without(member.owned, kept)
     # A member that does not name a partition may only not have taken it yet, so it is asked; one that joins has nothing.
     if lost and member.epoch != 0:
-        return _at(member, epoch, MemberState.UNREVOKED, kept, lost)
+        return _at(member, member.epoch, MemberState.UNREVOKED, kept, lost)
     wanted = _without(target, kept)
     free = {
         topic_id: frozenset(each for each in partitions if not is_owned(topic_id, each))

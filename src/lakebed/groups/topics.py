@@ -55,8 +55,10 @@ class Topics:
 
 
 def digest(topics: Iterable[Topic]) -> str:
-    """Changes when a topic comes, goes, grows or is made anew."""
+    """Changes when a topic comes, goes, grows or is made anew; empty when there is none."""
     listed = sorted((topic.topic_id, topic.partitions) for topic in topics)
+    if not listed:
+        return ""
     return hashlib.sha256(b"".join(topic + partitions.to_bytes(4) for topic, partitions in listed)).hexdigest()[:16]
 
 

@@ -73,8 +73,8 @@ def test_offsets_of_an_empty_group_live_as_long_as_it_has_not_been_empty_for_the
 def test_offsets_of_a_topic_that_a_stable_group_left_expire_by_their_own_age() -> None:
     shell = Shell(GroupSettings(consumer_session_timeout_ms=10**10), catalog(orders=1, other=1))
     shell.beat("m1", 0, names=["orders"])
-    shell.commit(1, "m1", 1)
-    shell.commit(1, "m1", 1, topic=topic_id(2))
+    shell.commit(2, "m1", 1)
+    shell.commit(2, "m1", 1, topic=topic_id(2))
     shell.wait(WEEK_MS)
     assert expired(shell) == 1
     assert set(shell.fetch().found) == {(ORDERS, 0)}
@@ -132,7 +132,7 @@ def test_group_that_is_being_deleted_sends_newcomers_away_for_a_moment() -> None
 def test_offset_delete_forgets_what_nobody_subscribes_to() -> None:
     shell = Shell(topics=catalog(orders=1, other=1))
     shell.beat("m1", 0, names=["other"])
-    shell.commit(1, "m1", 1)
+    shell.commit(2, "m1", 1)
     shell.perform(shell.coordinator.delete_offsets("g", [(ORDERS, 0), (topic_id(2), 0)], shell.caller()))
     codes = shell.answers[shell.tickets].codes
     assert codes == {(ORDERS, 0): ErrorCode.NONE, (topic_id(2), 0): ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}

@@ -144,7 +144,7 @@ async def test_steps_are_committed_to_a_real_log_and_read_back() -> None:
     request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
         group_id="g", member_id="m1", rebalance_timeout_ms=1_000, subscribed_topic_names=["orders"]
     )
-    offsets = OffsetCommit("g", 1, "m1", None, [OffsetToCommit(topic_id(1), 0, 7)])
+    offsets = OffsetCommit("g", 2, "m1", None, [OffsetToCommit(topic_id(1), 0, 7)])
     steps = [
         coordinator.consumer_heartbeat(request, Caller(1, 1)),
         coordinator.commit_offsets(offsets, Caller(2, 9)),
@@ -160,6 +160,6 @@ async def test_steps_are_committed_to_a_real_log_and_read_back() -> None:
     group = load_group(log.current, "g")
     assert group is not None
     assert set(group.members) == {"m1"}
-    fetch = OffsetFetch("g", None, "m1", 1)
+    fetch = OffsetFetch("g", None, "m1", 2)
     assert coordinator.fetch_offsets(fetch, log.current).found[topic_id(1), 0].offset == 7
     await log.close()

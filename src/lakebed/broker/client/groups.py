@@ -58,8 +58,8 @@ class DescribedGroup(NamedTuple):
     progress: Sequence[Progress]
 
 
-Target = Callable[[int, int, int | None], int]
-"""The offset to go to, from a partition's first and last ones and where the group is."""
+Target = Callable[[int, int, int | None], int] | int
+"""The offset to go to, from a partition's first and last ones and where the group is; or a moment in Unix milliseconds."""
 
 
 async def all_groups(cluster: Cluster) -> list[list_groups.ListedGroup]:
@@ -118,14 +118,23 @@ async def committed_offsets(cluster: Cluster, group: str) -> dict[tuple[str, int
 
 
 async def plan_reset(cluster: Cluster, group: str, topics: Sequence[str], target: Target) -> dict[tuple[str, int], int]:
-    """The offsets that `target` chooses, within what there is; all topics that the group has read when none is named."""
+    """The offsets that `target` chooses, within what there is. A topic may be followed by the partitions that are meant, as
+    in `orders:0,2`; all topics that the group has read are meant when none is named.
+    """
     committed = await committed_offsets(cluster, group)
     chosen: dict[tuple[str, int], int] = {}
-    for topic in topics or sorted({topic for topic, _ in committed}):
+    for each in topics or sorted({topic for topic, _ in committed}):
+        topic, only = _partitions(each)
         starts, ends = await Reader(cluster, topic).seek(EARLIEST), await Reader(cluster, topic).seek(LATEST)
-        for partition, end in sorted(ends.items()):
-            start = starts[partition]
-            wanted = target(start, end, committed.get((topic, partition)))
+        moments = await Reader(cluster, topic).seek(target) if isinstance(target, int) else {}
+        for partition in sorted(ends if only is None else only):
+            if partition not in ends:
+                raise Invalid(f"topic {topic} has no partition {partition}", f"It has {len(ends)}, counted from 0")
+            start, end, at = starts[partition], ends[partition], committed.get((topic, partition))
+            if isinstance(target, int):
+                wanted = moments[partition] if moments[partition] >= 0 else end
+            else:
+                wanted = target(start, end, at)
             chosen[topic, partition] = min(max(wanted, start), end)
     if not chosen:
         raise Invalid(f"group {group} has read nothing", "Name topics with --topic")
@@ -167,6 +176,16 @@ async def delete_group(cluster: Cluster, group: str) -> None:
         raise _not_found(group)
     if code:
         raise Refused(f"group {group}", code)
+
+
+def _partitions(text: str) -> tuple[str, set[int] | None]:
+    topic, colon, numbers = text.partition(":")
+    if not colon:
+        return topic, None
+    parts = numbers.split(",")
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        raise Invalid(f"{numbers!r} are no partitions", "Write them as in orders:0,2")
+    return topic, {int(part) for part in parts}
 
 
 async def _members(cluster: Cluster, group: str) -> tuple[str, str, list[GroupMember]]:

@@ -15,6 +15,7 @@ from functools import partial
 from itertools import count
 from typing import Any, TypeAlias, TypeVar
 
+from lakebed.broker.coordination.group_metrics import GroupMetrics
 from lakebed.broker.coordination.refusals import Loading, NotCoordinator
 from lakebed.clock import Clock
 from lakebed.errors import Closed, Fenced, LakebedError, Unavailable
@@ -37,11 +38,18 @@ class SlotLeader:
     """Leads a slot from `take_over` until `stop`, `give_up`, or the end of its lease."""
 
     def __init__(
-        self, coordinator: Coordinator, fence: Fence, lease: Lease, log: CommitLog, clock: Clock, logger: Logger
+        self,
+        coordinator: Coordinator,
+        fence: Fence,
+        lease: Lease,
+        log: CommitLog,
+        clock: Clock,
+        logger: Logger,
+        metrics: GroupMetrics,
     ) -> None:
         self.lease = lease
         self._coordinator, self._fence = coordinator, fence
-        self._log, self._clock, self._logger = log, clock, logger
+        self._log, self._clock, self._logger, self._metrics = log, clock, logger, metrics
         self._loop = asyncio.get_running_loop()
         self._numbers = count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
@@ -94,6 +102,10 @@ class SlotLeader:
             return see(self._coordinator, self._log.current)
         except Unavailable as error:
             raise Loading(error.problem, error.remedy) from error
+
+    def census(self) -> Iterable[tuple[str, int]]:
+        """State and number of members of every group that has any, as long as the slot is led."""
+        return self._coordinator.census() if self.leads else ()
 
     async def sweep(self, chores: Callable[[Coordinator, View, str], Iterable[Step]]) -> None:
         """Do `chores` for every group, a few at a time."""
@@ -175,9 +187,15 @@ class SlotLeader:
             await self._fail(steps, error)
             return
         if isinstance(result, Committed):
+            self._count(steps)
             self._run([effect for step in steps for effect in self._coordinator.settle(step)])
         else:
             await self._fail(steps, Unavailable(f"a step of group {steps[0].group_id} came to {result}", "Retry"))
+
+    def _count(self, steps: Sequence[Step]) -> None:
+        self._metrics.commits.inc(len(steps))
+        self._metrics.rebalances.inc(sum(step.rebalances for step in steps))
+        self._metrics.offsets.inc(sum(len(step.changes) for step in steps if step.is_plain))
 
     async def _fail(self, steps: Sequence[Step], error: LakebedError) -> None:
         """Nobody knows the groups any more: refuse their requests, then load them as they have come to be."""

@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import Protocol
 
 from lakebed.broker.coordination.catalog import GroupTopics
+from lakebed.broker.coordination.group_metrics import GroupMetrics
 from lakebed.broker.coordination.leader import SlotLeader
 from lakebed.broker.coordination.refusals import Loading, NotCoordinator
 from lakebed.broker.coordination.rules import agree_on_slots, group_settings
@@ -22,15 +23,25 @@ from lakebed.broker.routing import Member
 from lakebed.clock import Clock
 from lakebed.config import GroupsSettings
 from lakebed.errors import LakebedError, Unavailable
-from lakebed.groups import Coordinator, Fence, GroupSettings, group_ids, slot_domain, slot_of, slot_resource
+from lakebed.groups import (
+    Coordinator,
+    Fence,
+    GroupSettings,
+    group_ids,
+    is_wanted,
+    slot_domain,
+    slot_of,
+    slot_resource,
+)
 from lakebed.kernel import CommitLog, take_fence
 from lakebed.objects import Holding, Lease
-from lakebed.observe import Logger
+from lakebed.observe import Logger, Metrics
 from lakebed.protocol import list_groups
 
 _PREFIX = "group-slot/"
 _HOLDERS_AGE_S = 0.5
 _FIND_TRIES = 3
+_LISTED_AT_ONCE = 200
 
 
 class SlotLeases(BrokerLeases, Protocol):
@@ -62,6 +73,7 @@ class Slots:
         sweep_interval_s: float,
         clock: Clock,
         logger: Logger,
+        metrics: Metrics | None = None,
     ) -> None:
         self.count = count
         self.topics = topics
@@ -77,6 +89,10 @@ class Slots:
         self._looked_s = -_HOLDERS_AGE_S
         self._looking = asyncio.Lock()
         self._closed = False
+        self._metrics = GroupMetrics(
+            metrics or Metrics(), lambda: [each for leader in self._led.values() for each in leader.census()]
+        )
+        self._metrics.slots.set_function(lambda: len(self._led))
 
     @classmethod
     async def open(
@@ -89,13 +105,14 @@ class Slots:
         topics: GroupTopics,
         clock: Clock,
         logger: Logger,
+        metrics: Metrics | None = None,
     ) -> Slots:
         """With as many slots as the root has."""
         count = await agree_on_slots(cluster, settings.slots, clock)
         if count != settings.slots:
             logger.warning("groups.slots is not as the root's first broker set it", used=count)
         rules = group_settings(settings)
-        return cls(count, logs, leases, brokers, topics, rules, settings.sweep_interval_s, clock, logger)
+        return cls(count, logs, leases, brokers, topics, rules, settings.sweep_interval_s, clock, logger, metrics)
 
     def start(self) -> None:
         """Begin to look after slots that nobody leads."""
@@ -143,14 +160,24 @@ class Slots:
         """The groups of slots that this broker leads, or would lead if they were asked for."""
         await self._look()
         found: list[list_groups.ListedGroup] = []
-        for slot in range(self.count):
-            led = self._led.get(slot)
-            if led is not None and led.leads:
-                found += led.look(lambda coordinator, _: coordinator.listed(states, types))
-            elif self._is_free(slot):
-                await self._log(slot).refresh()
-                found += self._coordinator(slot, Fence(slot_resource(slot), 0)).listed(states, types)
+        for log in dict.fromkeys(self._log(slot) for slot in range(self.count)):
+            slots = {slot: see for slot in range(self.count) if self._log(slot) is log and (see := self._seer(slot))}
+            await log.refresh()
+            active = (group_id for see in slots.values() for group_id in see.active())
+            for number, group_id in enumerate(sorted({*active, *group_ids(log.current)}), 1):
+                seer = slots.get(slot_of(group_id, self.count))
+                if seer is not None and is_wanted(one := seer.listed_one(group_id), states, types):
+                    found.append(one)
+                if number % _LISTED_AT_ONCE == 0:
+                    await self._clock.sleep(0)
         return found
+
+    def _seer(self, slot: int) -> Coordinator | None:
+        """Who knows the groups of a slot that this broker leads, or would lead."""
+        led = self._led.get(slot)
+        if led is not None and led.leads:
+            return led.look(lambda coordinator, _: coordinator)
+        return self._coordinator(slot, Fence(slot_resource(slot), 0)) if self._is_free(slot) else None
 
     def _log(self, slot: int) -> CommitLog:
         return self._logs[slot_domain(slot, len(self._logs))]
@@ -220,7 +247,8 @@ class Slots:
             self._looked_s = -_HOLDERS_AGE_S
             return False
         fence = Fence(resource, lease.token)
-        leader = SlotLeader(self._coordinator(slot, fence), fence, lease, self._log(slot), self._clock, self._logger)
+        coordinator, log = self._coordinator(slot, fence), self._log(slot)
+        leader = SlotLeader(coordinator, fence, lease, log, self._clock, self._logger, self._metrics)
         self._led[slot] = leader
         self._spawn(self._follow(slot, leader))
         try:

@@ -3,6 +3,8 @@ type of protocol, v8 the reason, v9 whether the leader may skip its assignment. 
 
 from __future__ import annotations
 
+import msgspec
+
 from lakebed.broker.context import Call, Context
 from lakebed.broker.coordination import group_code
 from lakebed.errors import LakebedError
@@ -11,6 +13,9 @@ from lakebed.protocol import join_group as wire
 
 API, VERSIONS = Api.JOIN_GROUP, range(10)
 
+_NO_PROTOCOL_FROM = 7
+"""From this version on a refusal names no protocol; before, its name is empty."""
+
 
 async def handle(request: wire.JoinGroupRequest, call: Call, context: Context) -> wire.JoinGroupResponse:
     """Take a member into the next generation."""
@@ -18,6 +23,8 @@ async def handle(request: wire.JoinGroupRequest, call: Call, context: Context) -
         leader = context.groups.leader(request.group_id)
         answer = await leader.ask(lambda coordinator, ticket: coordinator.join(request, call.caller(ticket)))
     except LakebedError as error:
-        return wire.JoinGroupResponse(error_code=group_code(error), member_id=request.member_id)
+        answer = wire.JoinGroupResponse(error_code=group_code(error), member_id=request.member_id)
     assert isinstance(answer, wire.JoinGroupResponse)
+    if answer.error_code and call.version >= _NO_PROTOCOL_FROM:
+        return msgspec.structs.replace(answer, protocol_name=None)
     return answer
