@@ -9,7 +9,7 @@ import ctypes
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _KEPT_BYTES = 256 << 20
 
 
@@ -18,6 +18,7 @@ def keep_memory() -> None:
     tune = getattr(ctypes.CDLL(None), "mallopt", None)
     if tune is None:
         return
+    tune(_M_ARENA_MAX, 1)  # what one thread has freed the next one takes
     tune(_M_MMAP_THRESHOLD, _KEPT_BYTES)
     tune(_M_TRIM_THRESHOLD, _KEPT_BYTES)
     pa.set_memory_pool(pa.system_memory_pool())

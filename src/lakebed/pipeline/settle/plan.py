@@ -236,12 +236,11 @@ def _worth_rewriting(run: Sequence[IndexEntry], limits: Limits) -> Sequence[Inde
     count, total = len(run), sum(sizes)
     if count < 2 or total >= limits.small_bytes:
         return run if count > 1 else ()
-    few = max(2, limits.small_files_max // 4) if total >= limits.target_bytes // 16 else limits.small_files_max
-    if count <= few:
-        return ()
     younger = [sum(sizes[at + 1 :]) for at in range(count - 1)]
-    for at in range(count - 2):
-        if 2 * younger[at] >= sizes[at]:
+    for at in range(count - 1):
+        substantial = sizes[at] + younger[at] >= limits.target_bytes // 16
+        few = max(2, limits.small_files_max // 4) if substantial else limits.small_files_max
+        if count - at > few and 2 * younger[at] >= sizes[at]:
             return run[at:]
     if count <= limits.small_files_max:
         return ()

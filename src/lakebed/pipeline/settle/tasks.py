@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
@@ -49,10 +50,16 @@ def perform(order: bytes) -> bytes:
 async def _perform(order: TaskOrder) -> TaskOutcome:
     store = open_store(order.place.root, order.place.options)
     try:
-        decoder = Decoder(pass_bytes=order.place.row_group_bytes)
+        decoder = _decoder(order.place.row_group_bytes)
         return TaskOutcome(tuple([await _file(store, order.place, file, decoder) for file in order.files]))
     finally:
         await store.close()
+
+
+@lru_cache(maxsize=1)
+def _decoder(pass_bytes: int) -> Decoder:
+    """One for all tasks of a process, because its memory is what makes it fast."""
+    return Decoder(pass_bytes=pass_bytes)
 
 
 async def _file(store: ObjectStore, place: Workplace, file: FileOrder, decoder: Decoder) -> FileOutcome:
