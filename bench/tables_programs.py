@@ -14,6 +14,7 @@ from pathlib import Path
 from bench.peers import Peer
 
 _STOP_S = 20.0
+_DAEMON = b"-m\0lakebed.pipeline.daemon\0"
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,31 @@ class Program:
     def cpu_s(self) -> float:
         return Peer("program", "", self.process.pid).cpu_s()
 
+    def task_cpu_s(self) -> float:
+        """Of the processes alone in which Spark runs Python tasks."""
+        return sum(_cpu_s(pid) for pid in _task_processes(self.process.pid))
+
     def peak_rss_mb(self) -> float:
         return Peer("program", "", self.process.pid).peak_rss_mb()
+
+
+def _task_processes(session: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):  # it may be gone by now
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                if int(fields[3]) == session and _DAEMON in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+    return found
+
+
+def _cpu_s(pid: int) -> float:
+    """Its own time and that of the children it has waited for."""
+    with contextlib.suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(int(field) for field in fields[11:15]) / os.sysconf("SC_CLK_TCK")
+    return 0.0
 
 
 @contextlib.contextmanager
