@@ -78,7 +78,9 @@ def table_visibility(folder: Path, seconds: float) -> list[Figure]:
     figures = []
     for name, sights in seen.items():
         lags = _lags(ticker.acked_s, sights)
-        told = f"median {statistics.median(lags):.1f} s, of {len(lags)} records; settle --every {EVERY}"
+        commits = len({rows for _, rows in sights}) - 1
+        told = f"median {statistics.median(lags):.1f} s, of {len(lags)} records; settle --every {EVERY} made "
+        told += f"{commits} commits in {seconds:.0f} s"
         figures.append(Figure(f"table_visibility_p99_s_{name}", _percentile(lags, 0.99), told, 10.0, at_least=False))
     return figures
 
