@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import IsolationLevel, Producer, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -122,3 +122,12 @@ def test_aiokafka_administers(broker: BrokerProcess) -> None:
             await admin.close()
 
     asyncio.run(administer())
+
+
+def test_transactional_producer_is_refused_at_once(broker: BrokerProcess) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "tx"})
+    with pytest.raises(KafkaException) as refusal:
+        producer.init_transactions(PATIENCE_S)
+    error = refusal.value.args[0]
+    assert error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert error.fatal()

@@ -269,7 +269,7 @@ async def test_transactional_producer_is_told_that_there_are_no_transactions(bro
         find = find_coordinator.FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"])
         found = await wire.ask(Api.FIND_COORDINATOR, 5, find)
         assert isinstance(found, find_coordinator.FindCoordinatorResponse)
-        assert found.coordinators[0].error_code == ErrorCode.INVALID_REQUEST
+        assert found.coordinators[0].error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 async def test_topic_made_through_one_broker_is_known_to_another_at_once(start_broker: StartBroker) -> None:

@@ -45,7 +45,9 @@ async def _find(kind: int, key: str, call: Call, context: Context) -> wire.Coord
 
 def _refusal(kind: int, key: str) -> tuple[ErrorCode, str] | None:
     if kind == _TRANSACTION:
-        return ErrorCode.INVALID_REQUEST, "transactions are not served: use an idempotent producer"
+        # The one code that ends a transactional producer at once in every client; others are tried again for minutes.
+        refused = "transactions are not served: use an idempotent producer"
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, refused
     if kind != _GROUP:
         return ErrorCode.INVALID_REQUEST, f"coordinators of kind {kind} are not known"
     if not key:
