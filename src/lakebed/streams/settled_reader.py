@@ -28,18 +28,16 @@ from lakebed.streams.settled_layout import (
 )
 from lakebed.streams.settled_workers import Workers
 from lakebed.streams.shared_reads import SharedReads
-from lakebed.wal import RangeCache, Run, Slice
+from lakebed.streams.slice_cache import SliceCache, SliceKey
+from lakebed.wal import Run, Slice
 
 if TYPE_CHECKING:
-    from lakebed.streams.settled_rows import RowReader
+    from lakebed.streams.settled_rows import Cursor, RowReader
 
 FOOTER_GUESS_BYTES = 64 << 10
 _FOOTERS_BYTES_MAX = 4 << 20
 _CARRY_MAX = (1 << 31) - 1
 _LONG_AGO = -(1 << 63)
-_ANY_VERSION = 1 << 62
-
-SliceKey = tuple[str, int, int]
 
 
 class SettledMemory:
@@ -47,9 +45,9 @@ class SettledMemory:
 
     def __init__(self, settings: FetchSettings) -> None:
         slices_bytes_max = settings.cache_bytes // 4
-        self.slices = RangeCache(slices_bytes_max)
+        self.slices = SliceCache(slices_bytes_max)
         self.cursors = Cursors(settings.cache_bytes - slices_bytes_max)
-        self.slices_ahead_max = slices_bytes_max // SLICE_BYTES // 2
+        self.slices_ahead_max = slices_bytes_max // SLICE_BYTES // 3
         self.workers = Workers(settings)
 
 
@@ -64,7 +62,7 @@ class SettledReader:
         self._layouts = _Layouts(_FOOTERS_BYTES_MAX)
         self._footer_reads: SharedReads[str, Layout] = SharedReads()
         self._slice_reads: SharedReads[SliceKey, Run] = SharedReads()
-        self._ahead: OrderedDict[SliceKey, None] = OrderedDict()
+        self._ahead: dict[SliceKey, tuple[Layout, RowGroup]] = {}
         self._ahead_max = memory.slices_ahead_max
         label = str(domain)
         self._hits = metrics.counter("settled_slice_hits", "Slices found in memory", ["domain"]).labels(label)
@@ -79,11 +77,11 @@ class SettledReader:
         group = layout.group_at(offset)
         number = layout.slice_at(group, offset)
         run = None if number is None else self._slices.find((layout.segment, group.number, number), version)
-        if run is None or number is None:
+        if run is None:
             return None
         self._hits.inc()
         self._ahead.pop(_wanted(layout, group, run.offset_start), None)
-        return _cut(run, offset, room_bytes, layout.slice_end(group, number))
+        return self._given(run, layout, group, offset, room_bytes)
 
     async def read(self, entry: IndexEntry, offset: int, room_bytes: int, version: int) -> Slice:
         """Batches of the entry from `offset` on, as many as fit and lie in one slice, at least one."""
@@ -95,8 +93,7 @@ class SettledReader:
         key = _wanted(layout, group, offset)
         self._ahead.pop(key, None)
         run = await self._slice_reads.get(key, lambda: self._read_slice(entry, layout, group, offset))
-        number = layout.slice_at(group, offset)
-        return _cut(run, offset, room_bytes, run.offset_end if number is None else layout.slice_end(group, number))
+        return self._given(run, layout, group, offset, room_bytes)
 
     def slice_end(self, entry: IndexEntry, offset: int) -> int | None:
         """The offset behind the slice that holds `offset`, if it was read before."""
@@ -113,13 +110,10 @@ class SettledReader:
             return
         group = layout.group_at(offset)
         number, key = layout.slice_at(group, offset), _wanted(layout, group, offset)
-        here = number is not None and self._slices.find((layout.segment, group.number, number), _ANY_VERSION)
-        if here or key in self._slice_reads or not self._workers.allowance.has_room(2 * SLICE_BYTES):
+        here = number is not None and (layout.segment, group.number, number) in self._slices
+        if here or key in self._slice_reads or not self._has_room_ahead():
             return
-        self._ahead[key] = None
-        self._ahead.move_to_end(key)
-        if len(self._ahead) > self._ahead_max:
-            self._ahead.popitem(last=False)  # whoever it was read for has left, or is too slow to be read ahead for
+        self._ahead[key] = layout, group
         self._slice_reads.start(key, lambda: self._read_slice(entry, layout, group, offset))
 
     async def first_since(self, entry: IndexEntry, start: int, time_ms: int) -> Moment | None:
@@ -150,6 +144,16 @@ class SettledReader:
         await self._footer_reads.close()
         await self._slice_reads.close()
 
+    def _given(self, run: Run, layout: Layout, group: RowGroup, offset: int, room_bytes: int) -> Slice:
+        """What a consumer gets of a slice that was read, and so is known."""
+        number = layout.slice_at(group, offset)
+        assert number is not None
+        end = layout.slice_end(group, number)
+        piece = _cut(run, offset, room_bytes, end)
+        if piece.next_offset >= end:
+            self._slices.finish((layout.segment, group.number, number))
+        return piece
+
     async def _layout(self, entry: IndexEntry) -> Layout:
         known = self._layouts.find(entry)
         return known or await self._footer_reads.get(entry.segment, lambda: self._read_layout(entry))
@@ -172,28 +176,40 @@ class SettledReader:
 
     async def _read_slice(self, entry: IndexEntry, layout: Layout, group: RowGroup, offset: int) -> Run:
         cursor = self._cursors.take(layout, group, offset)
-        extent = group.batch_bytes
-        needed = 2 * SLICE_BYTES + (0 if cursor else extent[1] - extent[0])
-        async with self._workers.allowance.of(needed):
-            if cursor is None:
-                data = await self._exactly(layout.segment, extent)
-                cursor = await self._workers.run(lambda rows: rows.cursor(layout, group, data))
-                self._opened.inc()
-            first, open_cursor = cursor.number, cursor
-            ends, run = await self._workers.run(lambda rows: rows.batches(open_cursor, offset, entry.version))
+        try:
+            async with self._workers.allowance.of(2 * SLICE_BYTES + (0 if cursor else _length(group.batch_bytes))):
+                if cursor is None:
+                    data = await self._exactly(layout.segment, group.batch_bytes)
+                    cursor = await self._workers.run(lambda rows: rows.cursor(layout, group, data))
+                    self._opened.inc()
+                first, ends, run = await self._workers.run(partial(_batches, cursor, offset, entry.version))
+        except BaseException:  # also when it is cancelled: nobody knows how far the cursor came
+            if cursor is not None:
+                self._cursors.drop(cursor)
+            raise
         self._cursors.put(cursor)
         layout.learn(group, first, ends)
         self._reads.inc()
         self._slices.keep((layout.segment, group.number, first + len(ends) - 1), run)
         return run
 
+    def _has_room_ahead(self) -> bool:
+        """Slices that nobody came for before they had to leave count no more."""
+        if len(self._ahead) >= self._ahead_max:
+            for key, (layout, group) in list(self._ahead.items()):
+                number = layout.slice_at(group, key[2])
+                gone = number is None or (key[0], key[1], number) not in self._slices
+                if gone and key not in self._slice_reads:
+                    del self._ahead[key]
+        return len(self._ahead) < self._ahead_max and self._workers.allowance.has_room(2 * SLICE_BYTES)
+
     async def _fetch(self, layout: Layout, extent: Extent) -> bytes:
-        async with self._workers.allowance.of(extent[1] - extent[0]):
+        async with self._workers.allowance.of(_length(extent)):
             return await self._exactly(layout.segment, extent)
 
     async def _exactly(self, segment: str, extent: Extent) -> bytes:
         data = await self._store.get_range(segment, *extent)
-        missing = extent[1] - extent[0] - len(data)
+        missing = _length(extent) - len(data)
         if missing:
             raise corrupt(segment, f"ends {missing} bytes too early")
         return data
@@ -234,6 +250,15 @@ def _cut(run: Run, offset: int, room_bytes: int, slice_end: int) -> Slice:
     end = min(slice_end, offset + _CARRY_MAX)
     carry = empty_batch(offset, end)
     return Slice([memoryview(carry)], len(carry), end)
+
+
+def _length(extent: Extent) -> int:
+    return extent[1] - extent[0]
+
+
+def _batches(cursor: Cursor, offset: int, version: int, rows: RowReader) -> tuple[int, list[int], Run]:
+    first = cursor.number
+    return first, *rows.batches(cursor, offset, version)
 
 
 def _first_since(

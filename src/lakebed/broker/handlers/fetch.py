@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from lakebed.broker.connection import Answer
 from lakebed.broker.context import Call, Context
-from lakebed.errors import LakebedError
+from lakebed.errors import Corrupt, LakebedError
 from lakebed.protocol import Api, ErrorCode, code_for
 from lakebed.protocol import fetch as wire
 from lakebed.streams import Bounds, Fetched, OutOfRange, Topic, bounds
@@ -173,6 +173,8 @@ class _Fetch:
             must = not self._found_bytes
             try:
                 found = await domain.reader.read(domain.log.current, target.stream, target.offset, room, must=must)
+            except Corrupt:  # of the partition here, not of what the client sent
+                self._refuse(target, ErrorCode.KAFKA_STORAGE_ERROR)
             except LakebedError as error:
                 self._refuse(target, code_for(error))
             else:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 
 from lakebed.broker.context import Call, Context
-from lakebed.errors import LakebedError, NotFound
+from lakebed.errors import Corrupt, LakebedError, NotFound
 from lakebed.kernel import Snapshot
 from lakebed.protocol import Api, ErrorCode, code_for
 from lakebed.protocol import list_offsets as wire
@@ -58,6 +58,8 @@ class _Look:
             return _refused(wanted, ErrorCode.UNSUPPORTED_VERSION)
         try:
             found = await self._find(self._context.domains[topic.domain], stream, timestamp)
+        except Corrupt:
+            return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
         except LakebedError as error:
             return _refused(wanted, code_for(error))
         epoch = {"leader_epoch": 0} if self._call.version >= 4 and found.offset >= 0 else {}
