@@ -1,5 +1,6 @@
 """Blocks: up to 512 neighbouring entries of a stream's index, as columns of integers.
 
+What is read together lies together: a lookup among millions of entries costs mostly the memory it touches first.
 Invariant: entries are contiguous, so an entry starts where the one before it ends. A block is only ever appended to; whoever
 shares one remembers how many entries of it are his, and copies it when another has written behind them.
 """
@@ -20,6 +21,7 @@ from lakebed.kernel.operations import Add
 BLOCK_MAX = 512
 FILE_TYPES = ("wal", "parquet", "quarantine")
 _TYPE_CODES = {name: code for code, name in enumerate(FILE_TYPES)}
+_MARKS, _NUMBERS = 3, 4
 _LIMIT_32 = 1 << 32
 _LIMIT_63 = 1 << 63
 
@@ -74,34 +76,17 @@ class AppendedColumns:
 class Block:
     """Columns of up to `BLOCK_MAX` entries."""
 
-    __slots__ = (
-        "_batch_ends",
-        "_batches",
-        "_cumulative",
-        "_newest_ms",
-        "_positions",
-        "_sizes",
-        "_timestamps_max",
-        "_timestamps_min",
-        "_types",
-        "_versions",
-        "ends",
-        "segments",
-        "start",
-    )
+    __slots__ = ("_batches", "_marks", "_newest_ms", "_numbers", "_types", "ends", "segments", "start")
 
     def __init__(self, start: int) -> None:
         self.start = start
         self.ends = array("q")
         self.segments: list[str] = []
-        self._positions = array("I")
-        self._sizes = array("I")
         self._types = bytearray()
-        self._cumulative = array("q")
-        self._timestamps_min = array("q")
-        self._timestamps_max = array("q")
-        self._versions = array("q")
-        self._batch_ends = array("I")
+        self._marks = array("I")
+        """Of each entry: position, size, where its batches end in `_batches`."""
+        self._numbers = array("q")
+        """Of each entry: cumulative size, least and greatest timestamp, version."""
         self._batches = bytearray()
         self._newest_ms: int | None = None
 
@@ -123,46 +108,42 @@ class Block:
         if not _packs(entry.batches):
             raise Invalid(f"{entry.segment}: batches must be ASCII without commas", "Encode them, as base64 does")
         self._batches += entry.batches.encode("ascii")
-        self._batch_ends.append(len(self._batches))
-        self._positions.append(entry.position)
-        self._sizes.append(entry.size)
         self._types.append(code)
-        self._cumulative.append(entry.cumulative_size)
-        self._timestamps_min.append(entry.timestamp_min)
-        self._timestamps_max.append(entry.timestamp_max)
-        self._versions.append(entry.version)
+        self._marks.extend((entry.position, entry.size, len(self._batches)))
+        self._numbers.extend((entry.cumulative_size, entry.timestamp_min, entry.timestamp_max, entry.version))
         self.segments.append(entry.segment)
         self.ends.append(entry.offset_end)
 
     def extend(self, more: AppendedColumns, start: int, end: int) -> None:
         """Add the entries [start, end) of `more`, the first of which starts where the last one here ended."""
-        for piece in more.batches[start:end]:
-            self._batches += piece.encode("ascii")
-            self._batch_ends.append(len(self._batches))
-        self._positions += more.positions[start:end]
-        self._sizes += more.sizes[start:end]
+        pieces = more.batches[start:end]
+        ends = array("I", accumulate(map(len, pieces), initial=len(self._batches)))[1:]
+        self._batches += "".join(pieces).encode("ascii")
         self._types += more.types[start:end]
-        self._cumulative += more.cumulative[start:end]
-        self._timestamps_min += more.minima[start:end]
-        self._timestamps_max += more.maxima[start:end]
-        self._versions += more.versions[start:end]
+        self._marks += _interleaved(more.positions[start:end], more.sizes[start:end], ends)
+        self._numbers += _interleaved(
+            more.cumulative[start:end], more.minima[start:end], more.maxima[start:end], more.versions[start:end]
+        )
         self.segments += more.segments[start:end]
         self.ends += more.ends[start:end]
 
     def entry(self, at: int) -> IndexEntry:
-        batch_start = self._batch_ends[at - 1] if at else 0
+        marks = self._marks
+        batch_start = marks[_MARKS * at - 1] if at else 0
+        position, size, batch_end = marks[_MARKS * at : _MARKS * (at + 1)]
+        cumulative_size, timestamp_min, timestamp_max, version = self._numbers[_NUMBERS * at : _NUMBERS * (at + 1)]
         return IndexEntry(
             self.ends[at - 1] if at else self.start,
             self.ends[at],
             self.segments[at],
-            self._positions[at],
-            self._sizes[at],
+            position,
+            size,
             FILE_TYPES[self._types[at]],
-            self._cumulative[at],
-            self._timestamps_min[at],
-            self._timestamps_max[at],
-            self._versions[at],
-            self._batches[batch_start : self._batch_ends[at]].decode("ascii"),
+            cumulative_size,
+            timestamp_min,
+            timestamp_max,
+            version,
+            self._batches[batch_start:batch_end].decode("ascii"),
         )
 
     def entries(self, count: int) -> Iterator[IndexEntry]:
@@ -171,9 +152,9 @@ class Block:
     def timestamp_max(self, count: int) -> int:
         """The greatest timestamp of the first `count` entries; -1 when none has one. Of a full block it is remembered."""
         if count < BLOCK_MAX:
-            return max(self._timestamps_max[:count], default=-1)
+            return max(self._column(2, count), default=-1)
         if self._newest_ms is None:
-            self._newest_ms = max(self._timestamps_max[:count])
+            self._newest_ms = max(self._column(2, count))
         return self._newest_ms
 
     def find(self, offset: int, count: int) -> int:
@@ -185,29 +166,24 @@ class Block:
         twin = Block(self.start)
         twin.ends = self.ends[:count]
         twin.segments = self.segments[:count]
-        twin._positions = self._positions[:count]
-        twin._sizes = self._sizes[:count]
         twin._types = self._types[:count]
-        twin._cumulative = self._cumulative[:count]
-        twin._timestamps_min = self._timestamps_min[:count]
-        twin._timestamps_max = self._timestamps_max[:count]
-        twin._versions = self._versions[:count]
-        twin._batch_ends = self._batch_ends[:count]
-        twin._batches = self._batches[: self._batch_ends[count - 1] if count else 0]
+        twin._marks = self._marks[: _MARKS * count]
+        twin._numbers = self._numbers[: _NUMBERS * count]
+        twin._batches = self._batches[: self._marks[_MARKS * count - 1] if count else 0]
         return twin
 
     def columns(self, count: int) -> list[list[int]]:
         """The integer columns for a checkpoint. Growing ones are a first value and differences; what is constant stands once."""
-        minima, maxima = self._timestamps_min[:count], self._timestamps_max[:count]
+        cumulative, minima, maxima, versions = (self._column(place, count) for place in range(_NUMBERS))
         return [
             _differences(self.ends[:count]),
-            _collapsed(self._positions[:count].tolist()),
-            _collapsed(self._sizes[:count].tolist()),
+            _collapsed(self._marks[0 : _MARKS * count : _MARKS].tolist()),
+            _collapsed(self._marks[1 : _MARKS * count : _MARKS].tolist()),
             _collapsed(list(self._types[:count])),
-            _differences(self._cumulative[:count]),
+            _differences(cumulative),
             _differences(minima),
             _collapsed(list(map(sub, maxima, minima))),
-            _differences(self._versions[:count]),
+            _differences(versions),
         ]
 
     def batches(self, count: int) -> str:
@@ -226,24 +202,29 @@ class Block:
         ends, positions, sizes, types, cumulative, minima, spans, versions = columns
         block.ends = _summed(ends, count)
         block.segments = segments
-        block._positions, block._sizes = array("I", _expanded(positions, count)), array("I", _expanded(sizes, count))
         block._types = bytearray(_expanded(types, count))
-        block._cumulative = _summed(cumulative, count)
-        block._timestamps_min = _summed(minima, count)
-        block._timestamps_max = array("q", map(add, block._timestamps_min, _expanded(spans, count)))
-        block._versions = _summed(versions, count)
+        least = _summed(minima, count)
+        greatest = array("q", map(add, least, _expanded(spans, count)))
+        block._numbers = _interleaved(_summed(cumulative, count), least, greatest, _summed(versions, count))
         if max(types) >= len(FILE_TYPES):
             raise ValueError(f"file type {max(types)} is unknown")
-        block._set_batches(batches, count)
+        pieces = batches.split(",") if batches else [""] * count
+        block._batches = bytearray("".join(pieces).encode("ascii"))
+        batch_ends = array("I", accumulate(map(len, pieces)))
+        marked = array("I", _expanded(positions, count)), array("I", _expanded(sizes, count))
+        block._marks = _interleaved(*marked, batch_ends)
         return block
 
-    def _set_batches(self, batches: str, count: int) -> None:
-        if not batches:
-            self._batch_ends = array("I", bytes(4 * count))
-            return
-        pieces = batches.split(",")
-        self._batch_ends = array("I", accumulate(map(len, pieces)))
-        self._batches = bytearray("".join(pieces).encode("ascii"))
+    def _column(self, place: int, count: int) -> array[int]:
+        return self._numbers[place : _NUMBERS * count : _NUMBERS]
+
+
+def _interleaved(*columns: array[int]) -> array[int]:
+    """Row by row what came column by column; `ValueError` when they are not equally long."""
+    rows = columns[0] * len(columns)
+    for place, column in enumerate(columns):
+        rows[place :: len(columns)] = column
+    return rows
 
 
 def _collapsed(column: list[int]) -> list[int]:
