@@ -11,16 +11,13 @@ from __future__ import annotations
 import contextlib
 import mmap
 from collections import deque
-from collections.abc import Sized
 from itertools import islice
-from typing import cast
 
 from lakebed.wal.format import plain_memory
 
 SMALLEST_BYTES = 512 * 1024
 """Below this, plain memory serves: caches of many small objects must not hold many large buffers."""
 _STEP_BYTES = 512 * 1024
-_LOOSE = 2
 _LOOKS = 8
 
 
@@ -48,7 +45,7 @@ class ObjectBuffers:
         """One that is free and not much too large. Tails are cut at their oldest end, so it is there if anywhere."""
         free = [buffer for buffer in islice(self._known, _LOOKS) if not _is_seen(buffer)]
         for buffer in free:
-            if room <= len(buffer) <= _LOOSE * room:
+            if room <= len(buffer) <= room + room // 2:
                 self._known.remove(buffer)
                 self._known.append(buffer)
                 return buffer
@@ -67,11 +64,6 @@ class ObjectBuffers:
             self._known_bytes += room
             self._known.append(buffer)
         return buffer
-
-
-def held_bytes(view: memoryview) -> int:
-    """The memory that stays while `view` lives."""
-    return len(cast(Sized, view.obj))
 
 
 def _is_seen(buffer: mmap.mmap) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 
-from lakebed.wal.buffers import ObjectBuffers, held_bytes
+from lakebed.wal.buffers import ObjectBuffers
 from lakebed.wal.outcomes import Verdicts, Written, stretches
 from lakebed.wal.runs import Run, patched_run
 
@@ -41,7 +41,7 @@ class TailCache:
 
     def keep(self, whole: memoryview, written: Written, verdicts: Verdicts, version: int) -> None:
         """Take a published object. Its bytes are changed and must not be used by others any more."""
-        size = held_bytes(whole)
+        size = len(whole)
         if size > self._limit_bytes:
             return
         streams = []

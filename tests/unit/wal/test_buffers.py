@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lakebed.wal.buffers import SMALLEST_BYTES, ObjectBuffers, held_bytes
+from lakebed.wal.buffers import SMALLEST_BYTES, ObjectBuffers
 
 MB = 1 << 20
 
@@ -40,7 +40,7 @@ def test_buffer_of_which_a_slice_lives_is_not_handed_out() -> None:
 
 def test_small_objects_take_no_more_than_their_size() -> None:
     buffers = ObjectBuffers(16 * MB)
-    assert held_bytes(buffers.take(1000)) == 1000
+    assert len(buffers.take(1000)) == 1000
     assert buffers.known_bytes == 0
 
 
@@ -49,10 +49,6 @@ def test_no_more_is_kept_than_allowed() -> None:
     held = [buffers.take(MB) for _ in range(10)]
     assert len(held) == 10
     assert buffers.known_bytes == 4 * MB
-
-
-def test_memory_of_a_view_is_that_of_its_buffer() -> None:
-    assert held_bytes(ObjectBuffers(16 * MB).take(MB + 1)) == 3 * MB // 2
 
 
 def test_free_buffer_that_is_a_little_too_large_serves() -> None:
