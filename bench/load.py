@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,9 @@ SAFE = ("acks=all", "enable.idempotence=true")
 """How producers produce: idempotent, acknowledged by all."""
 DEEP = ("queue.buffering.max.messages=1000000", "queue.buffering.max.kbytes=131072")
 """A queue that is counted in bytes: small records fill it no sooner than large ones."""
+DEEPER = ("queue.buffering.max.messages=1000000",)
+"""As many bytes as the client allows by default, so that one of a thousand partitions gets large batches too. In a queue of
+128 MB they would have 128 KB, and with five requests on the way the figure would be the queue's."""
 EAGER = ("fetch.wait.max.ms=1", "fetch.queue.backoff.ms=5")
 """How consumers consume: they neither sit in long polls between two rounds nor pause when their queue was full."""
 
@@ -41,10 +45,18 @@ class Load:
 
 
 def produce(
-    bootstrap: str, topic: str, *, partitions: int, size: int, seconds: float, bytes_max: float, rate: float = 0
+    bootstrap: str,
+    topic: str,
+    *,
+    partitions: int,
+    size: int,
+    seconds: float,
+    bytes_max: float,
+    rate: float = 0,
+    queue: Sequence[str] = DEEP,
 ) -> Load:
     """Send records of `size` bytes to `partitions` in turn, as fast as they go or `rate` a second."""
-    return _run("produce", bootstrap, topic, partitions, size, seconds, bytes_max, rate, *SAFE, *DEEP)
+    return _run("produce", bootstrap, topic, partitions, size, seconds, bytes_max, rate, *SAFE, *queue)
 
 
 def consume(bootstrap: str, topic: str, *, partitions: int, count: int, seconds: float) -> Load:

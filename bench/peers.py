@@ -18,11 +18,12 @@ _PATIENCE_S = 60.0
 
 @dataclass(frozen=True)
 class Peer:
-    """A running broker: where clients find it, and the session that holds all its processes."""
+    """A running broker: where clients find it, the session that holds all its processes, and where it tells of itself."""
 
     name: str
     bootstrap: str
     session: int
+    http: str = ""
 
     def create_topic(self, name: str, partitions: int) -> None:
         admin = self._admin()  # an admin that nobody holds gives up what it was asked
@@ -69,7 +70,7 @@ def lakebed(folder: Path, environment: Mapping[str, str] | None = None, *, worke
     """Lakebed on a folder, with its defaults, in so many processes."""
     command = ("broker", "--workers", str(workers))
     with lakebed_server(folder / "lakebed", command=command, environment=environment) as server:
-        yield Peer("lakebed", server.bootstrap, server.pid)
+        yield Peer("lakebed", server.bootstrap, server.pid, server.http)
 
 
 def _cpu_s(stat: list[str]) -> float:

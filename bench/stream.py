@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import shutil
 import statistics
@@ -20,6 +21,7 @@ from bench import load
 from bench.load import Load
 from bench.lookup import lookup_cost
 from bench.peers import Peer, kafka, lakebed
+from bench.profile import EMPTY, Profile, profile
 from bench.report import Figure
 
 PARTITIONS, MANY_PARTITIONS = 10, 1000
@@ -43,10 +45,11 @@ QUICK = Scale(turns=1, produce_s=2, fetch_s=1, latency_s=3, index_entries=100_00
 
 @dataclass(frozen=True)
 class Cost:
-    """A run, and the processor time that the broker spent on it."""
+    """A run, the processor time that the broker spent on it, and what it says of its requests."""
 
     load: Load
     server_cpu_s: float
+    profile: Profile = EMPTY
 
     @property
     def cpu_s_per_gb(self) -> float:
@@ -76,6 +79,9 @@ class Course:
     def cpu_s_per_gb(self, name: str) -> float:
         return statistics.median(cost.cpu_s_per_gb for cost in self.runs[name])
 
+    def profile(self, name: str) -> Profile:
+        return functools.reduce(Profile.plus, (cost.profile for cost in self.runs[name]))
+
     def client_cores(self, name: str) -> float:
         return statistics.median(cost.load.client_cpu_s / cost.load.seconds for cost in self.runs[name])
 
@@ -85,7 +91,7 @@ def run(quick: bool) -> list[Figure]:
     scale = QUICK if quick else FULL
     with _scratch() as folder, lakebed(folder) as ours, kafka(folder) as theirs:
         figures, rate = _throughput(scale, ours, theirs)
-        figures.append(_partitions(scale, ours))
+        figures += _partitions(scale, ours, theirs)
         figures.append(Figure("peak_rss_mb", ours.peak_rss_mb(), "all processes, under the loads above", 600, False))
         with kafka(folder, synced=True) as synced:
             figures += _latency(scale, rate, ours, synced, theirs)
@@ -109,6 +115,7 @@ def _throughput(scale: Scale, ours: Peer, theirs: Peer) -> tuple[list[Figure], f
         _speed("fetch_tail_vs_kafka", tail),
         _cpu("server_cpu_per_gb_vs_kafka", large, 1.0),
         _cpu("fetch_cpu_per_gb_vs_kafka", tail, None),
+        *(_request(f"produce_{kind}_request_ms", course) for kind, course in (("1k", large), ("100b", small))),
     ], min(large.mb_per_s("lakebed"), large.mb_per_s("kafka")) * 1e6 / 1000 / 10
 
 
@@ -127,17 +134,26 @@ def _one_turn(scale: Scale, peer: Peer, turn: int) -> tuple[Cost, Cost, Cost]:
     return large, small, tail
 
 
-def _partitions(scale: Scale, ours: Peer) -> Figure:
-    ratios, speeds = [], []
+def _partitions(scale: Scale, ours: Peer, theirs: Peer) -> list[Figure]:
+    """Many partitions against few, for each broker by itself."""
+    ratios: dict[str, list[float]] = {ours.name: [], theirs.name: []}
+    speeds: dict[str, list[float]] = {ours.name: [], theirs.name: []}
     for turn in range(min(scale.turns, 3)):
-        with _topic(ours, f"few-{turn}") as topic:
-            few = _produce(ours, topic, 1000, scale.produce_s)
-        with _topic(ours, f"many-{turn}", MANY_PARTITIONS) as topic:
-            many = _produce(ours, topic, 1000, scale.produce_s, MANY_PARTITIONS)
-        ratios.append(many.load.mb_per_s / few.load.mb_per_s)
-        speeds.append(many.load.mb_per_s)
-    against = f"{statistics.median(speeds):.0f} MB/s, each record to the next of {MANY_PARTITIONS} partitions"
-    return Figure("produce_1000_vs_10_partitions", statistics.median(ratios), against, 0.7)
+        for peer in _in_turn(turn, ours, theirs):
+            with _topic(peer, f"few-{turn}") as topic:
+                few = _produce(peer, topic, 1000, scale.produce_s, queue=load.DEEPER)
+            with _topic(peer, f"many-{turn}", MANY_PARTITIONS) as topic:
+                many = _produce(peer, topic, 1000, scale.produce_s, MANY_PARTITIONS, queue=load.DEEPER)
+            ratios[peer.name].append(many.load.mb_per_s / few.load.mb_per_s)
+            speeds[peer.name].append(many.load.mb_per_s)
+    told = {
+        name: f"{statistics.median(of_one):.0f} MB/s, each record to the next of {MANY_PARTITIONS} partitions"
+        for name, of_one in speeds.items()
+    }
+    return [
+        Figure("produce_1000_vs_10_partitions", statistics.median(ratios[ours.name]), told[ours.name], 0.7),
+        Figure("kafka_1000_vs_10_partitions", statistics.median(ratios[theirs.name]), told[theirs.name]),
+    ]
 
 
 def _latency(scale: Scale, rate: float, ours: Peer, synced: Peer, theirs: Peer) -> list[Figure]:
@@ -161,10 +177,17 @@ def _latency(scale: Scale, rate: float, ours: Peer, synced: Peer, theirs: Peer) 
 
 
 def _produce(
-    peer: Peer, topic: str, size: int, seconds: float, partitions: int = PARTITIONS, *, rate: float = 0
+    peer: Peer,
+    topic: str,
+    size: int,
+    seconds: float,
+    partitions: int = PARTITIONS,
+    *,
+    rate: float = 0,
+    queue: Sequence[str] = load.DEEP,
 ) -> Cost:
     os.sync()  # what the run before left to be written is not this one's
-    before_s = peer.cpu_s()
+    before_s, before = peer.cpu_s(), profile(peer.http)
     done = load.produce(
         peer.bootstrap,
         topic,
@@ -173,8 +196,9 @@ def _produce(
         seconds=seconds,
         bytes_max=_RUN_BYTES_MAX,
         rate=rate,
+        queue=queue,
     )
-    return Cost(done, peer.cpu_s() - before_s)
+    return Cost(done, peer.cpu_s() - before_s, profile(peer.http).since(before))
 
 
 def _speed(name: str, course: Course) -> Figure:
@@ -186,6 +210,11 @@ def _speed(name: str, course: Course) -> Figure:
 def _cpu(name: str, course: Course, bar: float | None) -> Figure:
     against = f"{course.cpu_s_per_gb('lakebed'):.2f} s against {course.cpu_s_per_gb('kafka'):.2f} s of processor per GB"
     return Figure(name, course.cpu_ratio("lakebed", "kafka"), against, bar, at_least=False)
+
+
+def _request(name: str, course: Course) -> Figure:
+    whole = course.profile("lakebed")
+    return Figure(name, 1e3 * whole.mean("requests"), whole.told())
 
 
 def _in_turn(turn: int, *peers: Peer) -> Sequence[Peer]:
