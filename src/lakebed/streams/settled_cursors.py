@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lakebed.streams.settled_rows import Cursor
 
 
-_TURNS_PER_CURSOR = 8
+_TURNS_PER_CURSOR = 2
 
 
 class Cursors:
