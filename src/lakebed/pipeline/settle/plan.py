@@ -24,6 +24,7 @@ _ENTRY_COMMIT_BYTES, _FILE_COMMIT_BYTES = 400, 4000
 _TASK_BYTES, _TASK_FILES = 32_000_000, 64
 _SHRINK_AT_FIRST, _SHRINK_MIN, _SHRINK_MAX = 1.0, 0.02, 1.5
 _HISTORY = 16
+_GOOD_PART = 8
 _DAY_MS = 86_400_000
 
 
@@ -229,12 +230,13 @@ def _small_runs(
 def _worth_rewriting(run: Sequence[IndexEntry], limits: Limits) -> Sequence[IndexEntry]:
     """The newest files of a run that are better one; none when they had better wait for more.
 
-    All of them as soon as they make up a file of good size. Until then a file is rewritten only together with younger ones of
-    at least half its size, so that each byte is rewritten a few times and no more, and the number of files stays bounded.
+    All of them as soon as they make up a file of good size, or when the newest alone is a good part of one. Until then a file is
+    rewritten only together with younger ones of at least half its size. So each byte is rewritten a few times and no more, and
+    the number of files stays bounded.
     """
     sizes = [entry.size for entry in run]
     count, total = len(run), sum(sizes)
-    if count < 2 or total >= limits.small_bytes:
+    if count < 2 or total >= limits.small_bytes or sizes[-1] >= limits.small_bytes // _GOOD_PART:
         return run if count > 1 else ()
     younger = [sum(sizes[at + 1 :]) for at in range(count - 1)]
     for at in range(count - 1):

@@ -132,8 +132,7 @@ class Rounds:
         topics = await self._topics()
         views = [await log.refresh() for log in self._root.domains]
         for topic in topics:
-            ends = {stream: views[topic.domain].stream(stream) for stream in topic.streams}
-            targets[topic.id] = {stream: index.end for stream, index in ends.items() if index is not None}
+            targets[topic.id] = _ends(views[topic.domain], topic)
         return targets
 
     async def _left(
@@ -196,20 +195,20 @@ class Rounds:
         memory = self._memory[topic.id]
         now_s = self._clock.monotonic_s()
         skip = frozenset(stream for stream, until_s in memory.corrupt_until_s.items() if until_s > now_s)
+        until = _ends(self._root.domains[topic.domain].current, topic)  # what arrives meanwhile is for the next turn
         try:
-            done = await self._opened().settle(topic, skip=skip, jobs_max=_JOBS_PER_TURN)
+            done = await self._opened().settle(topic, until=until, skip=skip, jobs_max=_JOBS_PER_TURN)
         except Closed:
             raise
         except LakebedError as error:
             self._put_off(topic, memory, error)
             return
-        now_s = self._clock.monotonic_s()
         if done.busy:
-            memory.not_before_s = now_s + jittered(self._clock, _BUSY_S * 4)
+            memory.not_before_s = self._clock.monotonic_s() + jittered(self._clock, _BUSY_S * 4)
             return
         memory.failures = 0
         memory.settled_s = memory.settled_s if done.more else now_s
-        memory.corrupt_until_s |= dict.fromkeys(done.corrupt, now_s + _CORRUPT_PAUSE_S)
+        memory.corrupt_until_s |= dict.fromkeys(done.corrupt, self._clock.monotonic_s() + _CORRUPT_PAUSE_S)
 
     def _put_off(self, topic: Topic, memory: _Memory, error: LakebedError) -> None:
         """Try again later, and later still. To be fenced now and then is what happens between settlers, and no news."""
@@ -228,6 +227,12 @@ class Rounds:
     @property
     def _by_day(self) -> bool:
         return self._root.settings.tables.by_day
+
+
+def _ends(view: View, topic: Topic) -> dict[int, int]:
+    """Where every stream of the topic ends."""
+    ends = {stream: view.stream(stream) for stream in topic.streams}
+    return {stream: index.end for stream, index in ends.items() if index is not None}
 
 
 def _open_job(view: View, topic_id: UUID) -> bool:
