@@ -167,9 +167,11 @@ class ClassicMember:
         while True:
             await self._join()
             # Members that started together do not beat together.
-            await asyncio.sleep(plan.beat_s * self.number / self.group.size)
-            while await self._beat():
-                await asyncio.sleep(plan.beat_s)
+            pause_s = plan.beat_s * self.number / self.group.size
+            stays = True
+            while stays:
+                await asyncio.sleep(pause_s)
+                stays, pause_s = await self._beat(), plan.beat_s
             self.group.moved(self.number)
 
     async def _beat(self) -> bool:

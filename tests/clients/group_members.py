@@ -32,8 +32,9 @@ class Member:
         self._reader.start()
 
     def leave(self) -> None:
-        """Ask it to leave the group, and wait."""
+        """Ask it to leave the group, and wait. When it has left is not told by all, so from here on it owns nothing."""
         assert self._process.stdin is not None
+        self.events.append((time.monotonic(), "revoked", sorted(self.owned)))
         self._process.stdin.close()
         assert self._process.wait(PATIENCE_S) == 0
         self._reader.join(PATIENCE_S)
@@ -53,7 +54,7 @@ class Member:
 
     @property
     def rebalances(self) -> int:
-        return sum(1 for _, event, _ in self.events if event == "assigned")
+        return sum(1 for _, event, some in self.events if event == "assigned" and some)
 
     def _owns_nothing(self) -> None:
         self.events.append((time.monotonic(), "revoked", sorted(self.owned)))
@@ -153,7 +154,8 @@ class Group:
                 continue
             for partition in value:
                 if event == "revoked":
-                    owners.pop(partition, None)
+                    if owners.get(partition) == number:
+                        del owners[partition]
                 else:
                     assert owners.get(partition, number) == number, f"partition {partition} has two owners"
                     owners[partition] = number

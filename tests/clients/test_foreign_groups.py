@@ -20,7 +20,8 @@ KINDS = [
     ("kafkajs", ""),
 ]
 
-STATIC_KINDS = [("java", "range"), ("java", "consumer"), ("franz-go", "range"), ("franz-go", "consumer")]
+STATIC_KINDS = [("java", "range"), ("java", "consumer"), ("franz-go", "range")]
+"""franz-go does not come back before its session is over in the new protocol, on Kafka as here: see the test of a crash."""
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ class Candidate:
 
 
 Candidates: TypeAlias = Mapping[str, Candidate]
-Result: TypeAlias = dict[str, dict[bytes, frozenset[int]]]
+Result: TypeAlias = dict[str, Assignment]
 
 
 def assign_range(members: Candidates) -> Result:
@@ -36,7 +36,7 @@ def assign_range(members: Candidates) -> Result:
     for member_id in order:
         for topic in members[member_id].topics:
             subscribers.setdefault(topic, []).append(member_id)
-    result: Result = {member_id: {} for member_id in members}
+    result: dict[str, dict[bytes, frozenset[int]]] = {member_id: {} for member_id in members}
     for topic, takers in subscribers.items():
         share, extra = divmod(topic.partitions, len(takers))
         start = 0
@@ -45,7 +45,7 @@ def assign_range(members: Candidates) -> Result:
             if end > start:
                 result[member_id][topic.topic_id] = frozenset(range(start, end))
             start = end
-    return result
+    return dict(result)
 
 
 def assign_uniform(members: Candidates) -> Result:
@@ -55,7 +55,7 @@ def assign_uniform(members: Candidates) -> Result:
     subscriptions = {member.topics for member in members.values()}
     if len(subscriptions) == 1:
         return _assign_alike(members, next(iter(subscriptions)))
-    return assign_mixed({each: (member.topics, member.before) for each, member in members.items()})
+    return dict(assign_mixed({each: (member.topics, member.before) for each, member in members.items()}))
 
 
 ASSIGNORS: Mapping[str, Callable[[Candidates], Result]] = {"uniform": assign_uniform, "range": assign_range}
@@ -73,13 +73,21 @@ def _assign_alike(members: Candidates, topics: frozenset[Topic]) -> Result:
         mine = kept[member_id]
         quota = share + (extra > 0 and (len(mine) > share or len(members) - index <= extra))
         extra -= quota - share
-        free += mine[quota:]
-        del mine[quota:]
-        wanting.append((member_id, quota - len(mine)))
+        if len(mine) > quota:
+            free += mine[quota:]
+            del mine[quota:]
+        elif len(mine) < quota:
+            wanting.append((member_id, quota - len(mine)))
     rest = iter(free)
     for member_id, count in wanting:
         kept[member_id] += islice(rest, count)
-    return {member_id: _by_topic(partitions) for member_id, partitions in kept.items()}
+    changed = {member_id for member_id, _ in wanting}
+    return {
+        member_id: members[member_id].before
+        if member_id not in changed and len(partitions) == _count(members[member_id].before)
+        else _by_topic(partitions)
+        for member_id, partitions in kept.items()
+    }
 
 
 def _kept(members: Candidates, sizes: Mapping[bytes, int]) -> dict[str, list[tuple[bytes, int]]]:
@@ -97,6 +105,10 @@ def _kept(members: Candidates, sizes: Mapping[bytes, int]) -> dict[str, list[tup
         claimed.update(mine)
         kept[member_id] = mine
     return kept
+
+
+def _count(assignment: Assignment) -> int:
+    return sum(map(len, assignment.values()))
 
 
 def _by_topic(pairs: list[tuple[bytes, int]]) -> dict[bytes, frozenset[int]]:

@@ -189,7 +189,7 @@ class ClassicGroup:
         for member_id in [each for each in self.saved if each not in self.members]:
             self._forget(turn, member_id)
         for member_id, member in self.members.items():
-            if self.saved.get(member_id) is not member.record:
+            if self.saved.get(member_id) != member.record:
                 self.saved[member_id] = member.record
                 turn.change(member_key(self.group_id, member_id), encode(member.record))
             if self.saved_assignments.get(member_id, b"") != member.assignment:
