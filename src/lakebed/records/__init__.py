@@ -35,6 +35,7 @@ from lakebed.records.rows import Record, build_batch, find_timestamp, read_recor
 from lakebed.records.summary import BatchSummary, pack_summaries, summarize, unpack_summaries
 
 if TYPE_CHECKING:
+    from lakebed.records.arena import Arena
     from lakebed.records.columns import (
         HEADERS_TYPE,
         ROW_SCHEMA,
@@ -58,6 +59,7 @@ __all__ = [
     "ROW_SCHEMA",
     "TIMESTAMP_TYPE",
     "TRANSACTIONAL",
+    "Arena",
     "BatchHeader",
     "BatchSummary",
     "Buffer",
@@ -98,6 +100,7 @@ _WHEN_ASKED_FOR = {
     "HEADERS_TYPE": "columns",
     "ROW_SCHEMA": "columns",
     "TIMESTAMP_TYPE": "columns",
+    "Arena": "arena",
     "Decoded": "columns",
     "Decoder": "columns",
     "Encoded": "encoder",

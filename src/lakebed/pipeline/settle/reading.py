@@ -11,13 +11,17 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+import numpy as np
+
 from lakebed.errors import LakebedError, NotFound
 from lakebed.objects import ObjectStore
 from lakebed.pipeline.settle.specs import Trouble, WalExtent
-from lakebed.records import BatchSummary, unpack_summaries
+from lakebed.records import Arena, BatchSummary, unpack_summaries
 
 WINDOW_BYTES = 16 << 20
 _READS_AT_ONCE = 16
+
+Buffer = bytes | memoryview
 
 
 class Troubled(LakebedError):
@@ -43,9 +47,9 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Neighbouring batches in one buffer; `positions` say where each begins in it."""
+    """Neighbouring batches in one buffer, which is theirs until the next window; `positions` say where each begins in it."""
 
-    data: bytes | bytearray
+    data: Buffer
     batches: Sequence[Batch]
     positions: Sequence[int]
 
@@ -53,16 +57,17 @@ class Window:
 async def windows(store: ObjectStore, extents: Sequence[WalExtent]) -> AsyncIterator[Window]:
     """All batches in order. `Troubled` when an object is short or missing."""
     loop = asyncio.get_running_loop()
-    ahead: asyncio.Task[Window] | None = None
+    ahead: asyncio.Task[list[bytes]] | None = None
+    groups, arena = _groups(extents), Arena()
     try:
-        for group in _groups(extents):
-            upcoming = loop.create_task(_read(store, group))
-            if ahead is not None:
-                await asyncio.sleep(0)  # let the reading begin
-                yield await ahead
-            ahead = upcoming
-        if ahead is not None:
-            yield await ahead
+        for at, group in enumerate(groups):
+            parts = await (ahead or loop.create_task(_read(store, group)))
+            ahead = loop.create_task(_read(store, groups[at + 1])) if at + 1 < len(groups) else None
+            await asyncio.sleep(0)  # let the reading begin
+            data = _joined(parts, arena)
+            del parts
+            yield _window(group, data)
+            del data
     finally:
         if ahead is not None:
             ahead.cancel()
@@ -90,12 +95,19 @@ def _groups(extents: Sequence[WalExtent]) -> list[list[WalExtent]]:
     return groups
 
 
-async def _read(store: ObjectStore, extents: Sequence[WalExtent]) -> Window:
-    turns = asyncio.Semaphore(_READS_AT_ONCE)
-    by_object = [list(group) for _, group in groupby(extents, key=lambda extent: extent.segment)]
-    parts = await asyncio.gather(*(_read_object(store, group, turns) for group in by_object))
-    flat = [part for group in parts for part in group]
-    data = flat[0] if len(flat) == 1 else bytearray().join(flat)
+def _joined(parts: Sequence[bytes], arena: Arena) -> Buffer:
+    """The parts in one piece, in memory that is used again: fresh memory costs more than the copy."""
+    if len(parts) == 1:
+        return parts[0]
+    whole = arena.take("window", np.uint8, sum(map(len, parts))).data
+    at = 0
+    for part in parts:
+        whole[at : at + len(part)] = part
+        at += len(part)
+    return whole[:at]
+
+
+def _window(extents: Sequence[WalExtent], data: Buffer) -> Window:
     batches: list[Batch] = []
     positions: list[int] = []
     base = 0
@@ -105,6 +117,13 @@ async def _read(store: ObjectStore, extents: Sequence[WalExtent]) -> Window:
             positions.append(base + batch.summary.position - extent.position)
         base += extent.size
     return Window(data, batches, positions)
+
+
+async def _read(store: ObjectStore, extents: Sequence[WalExtent]) -> list[bytes]:
+    turns = asyncio.Semaphore(_READS_AT_ONCE)
+    by_object = [list(group) for _, group in groupby(extents, key=lambda extent: extent.segment)]
+    parts = await asyncio.gather(*(_read_object(store, group, turns) for group in by_object))
+    return [part for group in parts for part in group]
 
 
 async def _read_object(store: ObjectStore, extents: Sequence[WalExtent], turns: asyncio.Semaphore) -> list[bytes]:

@@ -102,3 +102,4 @@ async def _absorb(window: Window, decoder: Decoder, pieces: Pieces) -> None:
             rows = between_offsets(rows, batch.offset_end, 1 << 62)
             await pieces.keep(batch, bad.fault.name)
         await pieces.add(rows)
+        del decoded, rows  # their memory is for the next pass

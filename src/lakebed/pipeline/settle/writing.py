@@ -104,6 +104,7 @@ def _open(sink: pa.BufferOutputStream, schema: pa.Schema, collected: list[Any]) 
         use_dictionary=[name for name in leaves if name not in _PLAIN],
         column_encoding={"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
         write_statistics=[name for name in leaves if name not in _NO_STATISTICS],
+        write_page_checksum=True,  # what is damaged in the store must not reach a consumer
         store_schema=False,
         metadata_collector=collected,
     )

@@ -21,7 +21,7 @@ EARLIEST, LATEST = -2, -1
 """Kafka's numbers for the two ends of a partition."""
 
 CONFIG_VARIABLE = "LAKEBED_CONFIG"
-_TASK_BYTES = 64 << 20
+_TASK_BYTES = 128 << 20
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
 
