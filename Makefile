@@ -21,8 +21,9 @@ setup: $(STAMP) ## create .venv with the lakebed command
 
 $(STAMP): requirements/dev.txt pyproject.toml | $(filter .cache/%,$(UV))
 	$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
-	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.txt
+	$(UV) pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements/dev.txt
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m compileall -q src
 	@touch $@
 
 check: setup ## format, lint, types, architecture
@@ -37,7 +38,7 @@ test: setup ## everything; installs the servers it needs
 demo: setup ## the main job, end to end, in a scratch folder
 	$(BIN)/lakebed demo
 
-bench: setup ## PART=kernel|stream [QUICK=1]: ratios against peers and floors
+bench: setup ## PART=kernel|stream|groups|tables [QUICK=1]: ratios against peers and floors
 	$(BIN)/python -m bench $(PART) $(if $(QUICK),--quick)
 
 soak: setup ## long runs: more kills, more races, more seeds
