@@ -95,7 +95,7 @@ class Block:
         """Where the last entry ends."""
         return self.ends[-1]
 
-    def append(self, entry: IndexEntry) -> None:
+    def append(self, entry: IndexEntry | Add, version: int) -> None:
         """Add an entry that starts where the last one ended."""
         code = _TYPE_CODES.get(entry.file_type)
         if code is None:
@@ -110,8 +110,8 @@ class Block:
         self._batches += entry.batches.encode("ascii")
         self._types.append(code)
         self._marks.extend((entry.position, entry.size, len(self._batches)))
-        self._numbers.extend((entry.cumulative_size, entry.timestamp_min, entry.timestamp_max, entry.version))
-        self.segments.append(entry.segment)
+        self._numbers.extend((entry.cumulative_size, entry.timestamp_min, entry.timestamp_max, version))
+        self.segments.append(sys.intern(entry.segment))
         self.ends.append(entry.offset_end)
 
     def extend(self, more: AppendedColumns, start: int, end: int) -> None:
@@ -145,6 +145,10 @@ class Block:
             version,
             self._batches[batch_start:batch_end].decode("ascii"),
         )
+
+    def cumulative_size(self, at: int) -> int:
+        """Of the entry at `at`, without making the rest of it."""
+        return self._numbers[_NUMBERS * at]
 
     def entries(self, count: int) -> Iterator[IndexEntry]:
         return map(self.entry, range(count))

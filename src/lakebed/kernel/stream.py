@@ -70,6 +70,13 @@ class Stream:
             return self.tail.entry(self.tail_count - 1)
         return self.sealed[-1].entry(len(self.sealed[-1].segments) - 1) if self.sealed else None
 
+    @property
+    def cumulative_size(self) -> int:
+        """That of the last entry; 0 when there is none."""
+        if self.tail_count:
+            return self.tail.cumulative_size(self.tail_count - 1)
+        return self.sealed[-1].cumulative_size(len(self.sealed[-1].segments) - 1) if self.sealed else 0
+
     def blocks(self) -> Iterator[tuple[Block, int]]:
         """Every block with the number of its entries that are ours."""
         return self._blocks(0)
@@ -99,16 +106,14 @@ class StreamDraft:
         self.released: list[IndexEntry] = []
         self.changed = base.changed
 
-    def add(self, entry: IndexEntry) -> bool:
+    def add(self, add: Add, version: int) -> bool:
         """Append behind the end (True), or note what will stand in the place of removed entries (False)."""
-        if entry.offset_start >= entry.offset_end:
-            raise Invalid(
-                f"[{entry.offset_start}, {entry.offset_end}) holds no offset", "Give a range that is not empty"
-            )
-        if entry.offset_start == self._stream.end:
-            self._stream = _appended(self._stream, entry)
+        if add.offset_start >= add.offset_end:
+            raise Invalid(f"[{add.offset_start}, {add.offset_end}) holds no offset", "Give a range that is not empty")
+        if add.offset_start == self._stream.end:
+            self._stream = _appended(self._stream, add, version)
             return True
-        self._inserted.append(entry)
+        self._inserted.append(_entry(add, version))
         return False
 
     def extend(self, adds: Sequence[Add], versions: Sequence[int]) -> bool:
@@ -151,7 +156,7 @@ def stream_of(entries: Iterable[IndexEntry], start: int, end: int) -> Stream:
     """A stream with just these entries; with none, one that is empty at `end`."""
     stream = Stream.empty(start)
     for entry in entries:
-        stream = _appended(stream, entry)
+        stream = _appended(stream, entry, entry.version)
     if stream.end != end:
         raise Invalid(
             f"the entries end at {stream.end}, not {end}", "Offsets only grow: add what follows or remove all"
@@ -163,14 +168,30 @@ def _block_end(block: Block) -> int:
     return block.end
 
 
-def _appended(stream: Stream, entry: IndexEntry) -> Stream:
+def _entry(add: Add, version: int) -> IndexEntry:
+    return IndexEntry(
+        add.offset_start,
+        add.offset_end,
+        add.segment,
+        add.position,
+        add.size,
+        add.file_type,
+        add.cumulative_size,
+        add.timestamp_min,
+        add.timestamp_max,
+        version,
+        add.batches,
+    )
+
+
+def _appended(stream: Stream, entry: IndexEntry | Add, version: int) -> Stream:
     sealed, tail, count, starts = stream.sealed, stream.tail, stream.tail_count, stream.starts
     if count == BLOCK_MAX:
         starts = _with_start(starts, len(sealed), tail.start)
         sealed, tail, count = (*sealed, tail.copy(count)), Block(stream.end), 0
     elif len(tail.ends) != count:  # another draft has written here and was given up
         tail = tail.copy(count)
-    tail.append(entry)
+    tail.append(entry, version)
     return Stream(sealed, tail, count + 1, stream.start, entry.offset_end, stream.count + 1, stream.changed, starts)
 
 
@@ -224,7 +245,7 @@ def _rechunked(stream: Stream, keep: int, merged: list[IndexEntry], start: int) 
     for chunk in fresh:
         block = Block(chunk[0].offset_start if chunk else stream.end)
         for entry in chunk:
-            block.append(entry)
+            block.append(entry, entry.version)
         blocks.append(block)
     count = sum(len(block.segments) for block in sealed) + len(merged)
     return Stream((*sealed, *blocks[:-1]), blocks[-1], len(fresh[-1]), start, stream.end, count, stream.changed)

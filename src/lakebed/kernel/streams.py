@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from lakebed.errors import Corrupt, Invalid
-from lakebed.kernel.blocks import BLOCK_MAX, Block, IndexEntry
+from lakebed.kernel.blocks import BLOCK_MAX, Block
 from lakebed.kernel.lazy_block import LazyBlock
 from lakebed.kernel.operations import Add, Operation, Remove
 from lakebed.kernel.parts import Misfit
@@ -117,22 +116,9 @@ class StreamsDraft:
         return Streams(self._base.map.merged(streams), self._merged_segments(), self._weight_bytes)
 
     def _add(self, operation: Add, version: int) -> None:
-        entry = IndexEntry(
-            operation.offset_start,
-            operation.offset_end,
-            sys.intern(operation.segment),
-            operation.position,
-            operation.size,
-            operation.file_type,
-            operation.cumulative_size,
-            operation.timestamp_min,
-            operation.timestamp_max,
-            version,
-            operation.batches,
-        )
         draft = self._draft(operation.stream, version)
         try:
-            if not draft.add(entry):
+            if not draft.add(operation, version):
                 self._edited.add(operation.stream)
         except Invalid as error:
             raise Invalid(f"stream {operation.stream}: {error.problem}", error.remedy) from error

@@ -35,12 +35,18 @@ def append_decision(written: Written) -> Callable[[View], Decision[Verdicts]]:
             return Decision((), [_refused(layout, Verdict.STALE_OBJECT) for layout in written.layouts])
         operations: list[Operation] = []
         verdicts: Verdicts = []
+        producers: ProducersDraft = view.part(PRODUCERS)
         for layout in written.layouts:
-            if view.get(stream_key(layout.stream)) is None:
+            number = layout.stream
+            if view.get(stream_key(number)) is None:
                 verdicts.append(_refused(layout, Verdict.NO_STREAM))
                 continue
-            stream = view.stream(layout.stream)
-            judged = _judged(view, layout, stream)
+            stream = view.stream(number)
+            start = log_start(view, number, stream) if stream else 0
+            if len(layout.batches) == 1:
+                judged = _judged_alone(layout, stream, start, producers)
+            else:
+                judged = _judged(layout, stream, start, producers, view.version + 1)
             verdicts.append(judged)
             operations += _runs(written.segment, layout, judged, stream, text)
         return Decision(operations, verdicts)
@@ -52,14 +58,26 @@ def _refused(layout: Layout, verdict: Verdict) -> list[Appended]:
     return [Appended(verdict, -1, -1)] * len(layout.batches)
 
 
-def _judged(view: View, layout: Layout, stream: Stream | None) -> list[Appended]:
+def _judged_alone(layout: Layout, stream: Stream | None, start: int, producers: ProducersDraft) -> list[Appended]:
+    """The same as for many, without what only many need: most streams have one batch in an object."""
+    batch = layout.batches[0]
+    if batch.producer_id >= 0:
+        memory = producers.find(layout.stream, batch.producer_id)
+        verdict, stored_at = judge(memory, batch, producers.expired_below)
+        if verdict is not _APPENDED:
+            return [Appended(verdict, stored_at, start)]
+    return [Appended(_APPENDED, stream.end if stream else 0, start)]
+
+
+def _judged(
+    layout: Layout, stream: Stream | None, start: int, producers: ProducersDraft, version: int
+) -> list[Appended]:
     """A verdict and an offset for every batch of a stream."""
     number = layout.stream
-    offset, start = (stream.end, log_start(view, number, stream)) if stream else (0, 0)
+    offset = stream.end if stream else 0
     written: dict[int, bytes] = {}
     unwritten: dict[int, tuple[bytes | None, BatchSummary, int]] = {}
     judged: list[Appended] = []
-    producers: ProducersDraft = view.part(PRODUCERS)
     for batch in layout.batches:
         producer_id = batch.producer_id
         if producer_id >= 0:
@@ -67,7 +85,7 @@ def _judged(view: View, layout: Layout, stream: Stream | None) -> list[Appended]
                 producer_id, None
             )  # most producers have one batch here: then nothing need be written
             if before is not None:
-                written[producer_id] = remember(*before, view.version + 1)
+                written[producer_id] = remember(*before, version)
             memory = written.get(producer_id) or producers.find(number, producer_id)
             verdict, stored_at = judge(memory, batch, producers.expired_below)
             if verdict is not _APPENDED:
@@ -87,8 +105,10 @@ def _runs(
     text: Callable[[Layout, int, int], str],
 ) -> list[Operation]:
     """One `add` for each stretch of accepted batches."""
-    newest = stream.newest() if stream else None
-    cumulative = newest.cumulative_size if newest else 0
+    cumulative = stream.cumulative_size if stream else 0
+    if len(judged) == 1:
+        one = judged[0]
+        return [_add_alone(layout, segment, one.base_offset, cumulative, text)] if one.verdict is _APPENDED else []
     adds: list[Operation] = []
     for first, last in stretches(judged):
         batches = layout.batches[first:last]
@@ -97,6 +117,26 @@ def _runs(
         add.cumulative_size = cumulative
         adds.append(add)
     return adds
+
+
+def _add_alone(
+    layout: Layout, segment: str, offset: int, cumulative: int, text: Callable[[Layout, int, int], str]
+) -> Add:
+    position, length, count, producer_id, _, sequence, base_ms, max_ms, _ = layout.batches[0]
+    return Add(
+        stream=layout.stream,
+        offset_start=offset,
+        offset_end=offset + count,
+        segment=segment,
+        position=position,
+        size=length,
+        cumulative_size=cumulative + length,
+        timestamp_min=base_ms,
+        timestamp_max=max_ms,
+        origin_id=producer_id,
+        origin_seq=sequence,
+        batches=text(layout, 0, 1),
+    )
 
 
 def _add(stream: int, segment: str, batches: Sequence[BatchSummary], offset: int, text: str) -> Add:

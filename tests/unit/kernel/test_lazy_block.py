@@ -15,7 +15,8 @@ def _block(count: int) -> Block:
     for at in range(count):
         start = 100 + 7 * at
         block.append(
-            IndexEntry(start, start + 7, f"s{at // 3}", at, 10 + at % 5, "wal", 50 * at, at, at + at % 2, at, "b")
+            IndexEntry(start, start + 7, f"s{at // 3}", at, 10 + at % 5, "wal", 50 * at, at, at + at % 2, at, "b"),
+            at,
         )
     return block
 
