@@ -124,8 +124,8 @@ class Connection(asyncio.BufferedProtocol):
         return self._inbox.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._inbox.received(nbytes)
-        self._receive()
+        if self._inbox.received(nbytes):
+            self._receive()
 
     def eof_received(self) -> bool:
         """The client sends no more. It still gets the answers it waits for."""

@@ -74,12 +74,14 @@ class Inbox:
         self._source, self._at, self._end = self._intake.scratch, 0, left
         return self._intake.scratch[left:]
 
-    def received(self, count: int) -> None:
-        """`count` bytes have arrived where `room` said."""
-        if self._frame is not None:
-            self._got += count
-        else:
+    def received(self, count: int) -> bool:
+        """`count` bytes have arrived where `room` said. False: they are the middle of a frame, and change nothing else."""
+        frame = self._frame
+        if frame is None:
             self._end += count
+            return True
+        self._got += count
+        return self._got >= frame.size_bytes
 
     def take(self) -> Frame | None:
         """The next whole frame, if it is here and granted. Raises `Invalid` when what is here is no frame."""

@@ -18,7 +18,8 @@ from lakebed.wal.format import plain_memory
 SMALLEST_BYTES = 512 * 1024
 """Below this, plain memory serves: caches of many small objects must not hold many large buffers."""
 _STEP_BYTES = 512 * 1024
-_LOOKS = 8
+_LOOKS, _LENT_LOOKS = 48, 4
+"""The oldest are looked through for one that fits; behind a few that are lent there is hardly a free one."""
 
 
 class ObjectBuffers:
@@ -43,17 +44,27 @@ class ObjectBuffers:
 
     def _again(self, room: int) -> mmap.mmap | None:
         """One that is free and not much too large. Tails are cut at their oldest end, so it is there if anywhere."""
-        free = [buffer for buffer in islice(self._known, _LOOKS) if not _is_seen(buffer)]
-        for buffer in free:
+        lent = 0
+        for buffer in islice(self._known, _LOOKS):
             if room <= len(buffer) <= room + room // 2:
-                self._known.remove(buffer)
-                self._known.append(buffer)
-                return buffer
-        while free and self._known_bytes + room > self._keep_bytes:
-            unfit = free.pop()
-            self._known.remove(unfit)
-            self._known_bytes -= len(unfit)
+                if not _is_seen(buffer):
+                    self._known.remove(buffer)
+                    self._known.append(buffer)
+                    return buffer
+                lent += 1
+                if lent == _LENT_LOOKS:
+                    break
+        self._make_way(room)
         return None
+
+    def _make_way(self, room: int) -> None:
+        """Let go of free ones of the wrong size, as far as another of `room` bytes would be too many."""
+        for buffer in list(islice(self._known, _LOOKS)):
+            if self._known_bytes + room <= self._keep_bytes:
+                return
+            if not _is_seen(buffer):
+                self._known.remove(buffer)
+                self._known_bytes -= len(buffer)
 
     def _fresh(self, room: int) -> mmap.mmap:
         buffer = mmap.mmap(-1, room, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -65,3 +65,14 @@ def test_free_buffers_make_way_for_another_size() -> None:
     first = address(buffers.take(4 * MB))
     assert buffers.known_bytes == 4 * MB
     assert address(buffers.take(4 * MB)) == first
+
+
+def test_free_buffer_behind_many_of_another_size_is_found() -> None:
+    buffers = ObjectBuffers(64 * MB)
+    held = [buffers.take(4 * MB) for _ in range(10)]
+    wanted = buffers.take(MB)
+    first = address(wanted)
+    held.clear()
+    del wanted
+    assert address(buffers.take(MB)) == first
+    assert buffers.known_bytes == 41 * MB
