@@ -164,9 +164,10 @@ def check_produce(payload: Buffer, rules: ProduceRules, now_ms: int) -> list[Bat
         found = _frame(view, start, stop, rules)
         if isinstance(found, BatchHeader):
             fault = _check_header(found, rules, now_ms)
-            if fault is None and crc32c(view[start + CRC_FROM : found.end]) == found.crc:
+            end = start + found.batch_length + LENGTH_PREFIX_BYTES
+            if fault is None and crc32c(view[start + CRC_FROM : end]) == found.crc:
                 headers.append(found)
-                start = found.end
+                start = end
                 continue
             found = fault or (Refusal.CORRUPT, "the CRC does not match")
         return Refused(*found, len(headers))
@@ -253,6 +254,8 @@ def _check_header(header: BatchHeader, rules: ProduceRules, now_ms: int) -> tupl
         return Refusal.INVALID_RECORD, "a producer id without epoch or sequence"
     if header.producer_id < NO_PRODUCER:
         return Refusal.INVALID_RECORD, f"producer id {header.producer_id}"
+    if rules.timestamp_before_max_ms is None and rules.timestamp_after_max_ms is None:
+        return None
     return _check_timestamps(header, rules, now_ms)
 
 

@@ -32,7 +32,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from lakebed.errors import Corrupt, Invalid
-from lakebed.records.batch import NO_PRODUCER, BatchHeader
+from lakebed.records.batch import LENGTH_PREFIX_BYTES, NO_PRODUCER, BatchHeader
 
 FORMAT = 1
 BATCHES_MAX = 1 << 20
@@ -61,16 +61,17 @@ class BatchSummary(NamedTuple):
 
 def summarize(header: BatchHeader, position: int) -> BatchSummary:
     """The summary of a batch that will lie at `position` of its object."""
+    _, _, length, _, _, _, attributes, last_delta, base_ms, max_ms, producer_id, epoch, sequence, _ = header
     return BatchSummary(
         position,
-        header.size_bytes,
-        header.last_offset_delta + 1,
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        header.base_timestamp_ms,
-        header.max_timestamp_ms,
-        header.attributes & 0xFFFF,
+        length + LENGTH_PREFIX_BYTES,
+        last_delta + 1,
+        producer_id,
+        epoch,
+        sequence,
+        base_ms,
+        max_ms,
+        attributes & 0xFFFF,
     )
 
 

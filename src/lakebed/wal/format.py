@@ -165,12 +165,16 @@ def batches_of(view: Buffer, chunk: Chunk, name: str) -> Iterator[BatchSummary]:
 
 def _lay_out(payloads: Sequence[Payload], position: int, buffers: list[Buffer], batches: list[BatchSummary]) -> int:
     for payload, headers in payloads:
-        alone = len(headers) == 1 and headers[0].size_bytes == len(payload)
-        view = payload if alone else memoryview(payload)
+        length = len(payload)
+        if len(headers) == 1 and headers[0].size_bytes == length:
+            buffers += (LENGTH.pack(length), payload)
+            batches.append(summarize(headers[0], position + LENGTH.size))
+            position += LENGTH.size + length
+            continue
+        view = memoryview(payload)
         for header in headers:
             length = header.size_bytes
-            buffers.append(LENGTH.pack(length))
-            buffers.append(view if alone else view[header.position : header.position + length])
+            buffers += (LENGTH.pack(length), view[header.position : header.position + length])
             position += LENGTH.size
             batches.append(summarize(header, position))
             position += length

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 from uuid import UUID
 
 from lakebed.clock import birth_ms
@@ -15,6 +16,7 @@ from lakebed.errors import Invalid
 PREFIX = "wal/v1/"
 SUFFIX = ".wo"
 DEFAULT_ZONE = "none"
+_DAY_MS = 86_400_000
 
 _ZONE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 _NAME = re.compile(
@@ -31,8 +33,8 @@ def check_zone(zone: str) -> str:
 
 def object_path(zone: str, domain: int, object_id: UUID) -> str:
     """`wal/v1/zone=a/domain=0/date=2026/11/15/<uuid7>.wo`, dated by the id's birth in UTC."""
-    born = datetime.fromtimestamp(birth_ms(object_id) / 1000, UTC)
-    return f"{domain_prefix(zone, domain)}date={born:%Y/%m/%d}/{object_id}{SUFFIX}"
+    date = _date(birth_ms(object_id) // _DAY_MS)
+    return f"{domain_prefix(zone, domain)}date={date}/{object_id}{SUFFIX}"
 
 
 def domain_prefix(zone: str, domain: int) -> str:
@@ -66,3 +68,9 @@ def born_ms(path: str) -> int | None:
     """When an object was begun, or None when the path is not of a write-ahead object."""
     identifier = id_of(path)
     return None if identifier is None else birth_ms(identifier)
+
+
+@lru_cache(maxsize=8)
+def _date(day: int) -> str:
+    """A day since 1970 as part of a path; remembered, because most objects are born on the same day."""
+    return f"{datetime.fromtimestamp(day * _DAY_MS / 1000, UTC):%Y/%m/%d}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import NamedTuple
 
 from lakebed.records import BatchSummary
@@ -65,6 +64,7 @@ def patched_run(
 ) -> Run:
     """The run of `batches`, whose positions less `shift` are places in `buffer`; writes their offsets into it."""
     spans: list[tuple[int, int]] = []
+    ends: list[int] = []
     offset = offset_start
     for batch in batches:
         position = batch.position - shift
@@ -72,6 +72,5 @@ def patched_run(
         _LEADER_EPOCH.pack_into(buffer, position + _LEADER_EPOCH_AT, LEADER_EPOCH)
         spans.append((position, batch.length_bytes))
         offset += batch.offset_count
-    ends = list(accumulate((batch.offset_count for batch in batches), initial=offset_start))
-    del ends[0]
+        ends.append(offset)
     return Run(memoryview(buffer).toreadonly(), spans, offset_start, ends, version)

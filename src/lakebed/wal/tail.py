@@ -9,13 +9,14 @@ from bisect import bisect_right
 from collections import deque
 
 from lakebed.wal.buffers import ObjectBuffers
-from lakebed.wal.outcomes import Verdicts, Written, stretches
+from lakebed.wal.outcomes import Verdict, Verdicts, Written, stretches
 from lakebed.wal.runs import Run, patched_run
 
 _BATCH_BYTES, _RUN_BYTES = 150, 500
 """What the memory of a batch and of a run takes beside their bytes: small batches count for what they really cost."""
 _BUFFERS_BYTES_MIN, _BUFFERS_SHARE = 64_000_000, 2
 """Objects being written and answers being sent hold buffers too."""
+_APPENDED, _ALONE = Verdict.APPENDED, ((0, 1),)
 
 
 class TailCache:
@@ -46,10 +47,9 @@ class TailCache:
             return
         streams = []
         for layout, judged in zip(written.layouts, verdicts, strict=True):
-            for first, last in stretches(judged):
+            for first, last in _ALONE if len(judged) == 1 and judged[0].verdict is _APPENDED else stretches(judged):
                 run = patched_run(whole, 0, layout.batches[first:last], judged[first].base_offset, version)
-                self._runs.setdefault(layout.stream, []).append(run)
-                self._starts.setdefault(layout.stream, []).append(run.offset_start)
+                self._append(layout.stream, run)
                 streams.append(layout.stream)
                 size += _RUN_BYTES + _BATCH_BYTES * (last - first)
         if streams:
@@ -61,6 +61,14 @@ class TailCache:
         """Let go of a stream that is no more; its bytes leave with their objects."""
         self._starts.pop(stream, None)
         self._runs.pop(stream, None)
+
+    def _append(self, stream: int, run: Run) -> None:
+        runs = self._runs.get(stream)
+        if runs is None:
+            self._runs[stream], self._starts[stream] = [run], [run.offset_start]
+        else:
+            runs.append(run)
+            self._starts[stream].append(run.offset_start)
 
     def _trim(self) -> None:
         while self.held_bytes > self._limit_bytes:
