@@ -215,11 +215,10 @@ class _Produce:
         if error is not None:
             self._fail(domain, error)
             return
-        for slot, appended in zip(self._waiting[domain], done.result(), strict=True):
-            slot.code = VERDICTS[appended.verdict]
-            slot.base_offset, slot.log_start = appended.base_offset, appended.log_start
-            if appended.verdict is Verdict.NO_STREAM:
-                slot.code = self._unknown()
+        for slot, (verdict, base_offset, log_start) in zip(self._waiting[domain], done.result(), strict=True):
+            slot.base_offset, slot.log_start = base_offset, log_start
+            if verdict is not Verdict.APPENDED:
+                slot.code = self._unknown() if verdict is Verdict.NO_STREAM else VERDICTS[verdict]
 
     def _left_s(self) -> float | None:
         return None if self._until_s is None else max(0.0, self._until_s - self._context.clock.monotonic_s())
