@@ -31,14 +31,16 @@ def test_killed_broker_holds_up_nobody_though_its_lease_runs_on(tmp_path: Path) 
             place for place, about in admin.list_topics("t").topics["t"].partitions.items() if about.leader == victim
         ]
         assert led, "the broker that is killed leads nothing"
-        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": str(uuid.uuid4())})
+        consumer = Consumer(
+            {"bootstrap.servers": bootstrap, "group.id": str(uuid.uuid4()), "enable.auto.commit": False}
+        )
         stack.callback(consumer.close)
         consumer.assign([TopicPartition("t", place, OFFSET_BEGINNING) for place in range(PARTITIONS)])
         producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
         _round(producer, consumer, "before", PATIENCE_S)
         brokers[1].kill()
         _round(producer, consumer, "after", RECOVERY_S)
-        later = Consumer({"bootstrap.servers": bootstrap, "group.id": str(uuid.uuid4())})
+        later = Consumer({"bootstrap.servers": bootstrap, "group.id": str(uuid.uuid4()), "enable.auto.commit": False})
         stack.callback(later.close)
         later.assign([TopicPartition("t", place, OFFSET_BEGINNING) for place in range(PARTITIONS)])
         _read(later, "after", time.monotonic() + RECOVERY_S)
