@@ -7,22 +7,20 @@ from __future__ import annotations
 
 import gc
 import sys
-from importlib import import_module
 
 from pyspark.daemon import manager
 
+from lakebed.pipeline.settle import tasks
+from lakebed.records import warm
+
 _TASKS = "pyspark.worker"
 _ARCHIVES = (".zip", ".jar")
-_LOADED = ("pyarrow.parquet", "pyspark.worker", "lakebed.pipeline.settle.tasks")
 
 
 def main() -> None:
     """Load Arrow and the compiled kernels, then fork a worker whenever Spark asks for one."""
+    assert tasks.run is not None
     if sys.argv[1:2] == [_TASKS]:
-        for name in _LOADED:
-            import_module(name)
-        from lakebed.records import warm
-
         warm()
     _forget_archives()
     gc.collect()
