@@ -70,10 +70,9 @@ class JobFile(msgspec.Struct, frozen=True, kw_only=True):
     row_group_positions: tuple[int, ...] = ()
 
 
-class KeptBatches(msgspec.Struct, frozen=True, kw_only=True):
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
     """Batches that have no rows and stay where they are: what cannot be decoded, and what holds nothing."""
 
-    stream: int
     offset_start: int
     offset_end: int
     segment: str
@@ -83,6 +82,12 @@ class KeptBatches(msgspec.Struct, frozen=True, kw_only=True):
     timestamp_min_ms: int
     timestamp_max_ms: int
     batches: str
+
+
+class KeptBatches(Kept, frozen=True, kw_only=True):
+    """The same, of a stream."""
+
+    stream: int
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from uuid import UUID
 import msgspec
 
 from lakebed.objects import StoreOptions
+from lakebed.streams import Kept
 
 
 class WalExtent(msgspec.Struct, frozen=True, array_like=True):
@@ -81,18 +82,8 @@ class WrittenFile(msgspec.Struct, frozen=True, kw_only=True, tag="file"):
     """Its metadata, as Parquet writes metadata files."""
 
 
-class KeptPiece(msgspec.Struct, frozen=True, kw_only=True, tag="kept"):
+class KeptPiece(Kept, frozen=True, kw_only=True, tag="kept"):
     """Batches of one extent that stay where they are."""
-
-    offset_start: int
-    offset_end: int
-    segment: str
-    position: int
-    size: int
-    cumulative_size: int
-    timestamp_min_ms: int
-    timestamp_max_ms: int
-    batches: str
 
 
 class Letter(msgspec.Struct, frozen=True, kw_only=True):
