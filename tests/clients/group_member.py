@@ -36,8 +36,6 @@ def confluent(options: dict[str, Any]) -> None:
         "fetch.wait.max.ms": 50,
         "retry.backoff.max.ms": 200,
         "reconnect.backoff.max.ms": 200,
-        # A broker that is killed is named leader until its lease is over; librdkafka asks again only after this time.
-        "topic.metadata.refresh.interval.ms": 1_000,
     }
     if protocol == "consumer":
         config["group.protocol"] = "consumer"

@@ -136,6 +136,23 @@ class Group:
     def seen(self) -> set[tuple[int, int]]:
         return {place for member in self.members for place in list(member.read)}
 
+    def share_crash_and_leave(self, *, cooperative: bool) -> None:
+        """One member, then five; one crashes, the others leave: every partition is read and committed up to offset 10."""
+        first = self.join()
+        self.settle()
+        doomed = self.join(4)
+        self.settle()
+        if cooperative:
+            assert not set(first.owned) & first.revoked, "it never had to stop reading what it kept"
+        self.read_all(60)
+        self.commit_all(10)
+        self.kill(doomed)
+        self.settle()
+        self.leave(first)
+        self.settle()
+        for member in list(self.running):
+            self.leave(member)
+
     def check(self) -> None:
         """No partition ever had two owners, and no committed offset went back."""
         events = sorted(

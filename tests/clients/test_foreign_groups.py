@@ -39,20 +39,7 @@ def test_one_to_five_members_of_other_languages_share_crash_and_resume(
     topic = made_topic(broker.bootstrap)
     send(broker.bootstrap, topic, 60)
     with Group(broker.bootstrap, topic, PARTITIONS, client, protocol) as group:
-        first = group.join()
-        group.settle()
-        doomed = group.join(4)
-        group.settle()
-        if protocol in COOPERATIVE:
-            assert not set(first.owned) & first.revoked, "it never had to stop reading what it kept"
-        group.read_all(60)
-        group.commit_all(10)
-        group.kill(doomed)
-        group.settle()
-        group.leave(first)
-        group.settle()
-        for member in list(group.running):
-            group.leave(member)
+        group.share_crash_and_leave(cooperative=protocol in COOPERATIVE)
         assert committed(broker.bootstrap, group.id, topic) == dict.fromkeys(range(PARTITIONS), 10)
         send(broker.bootstrap, topic, 30)
         late = group.join()
