@@ -19,6 +19,7 @@ from lakebed.broker.coordination.refusals import Loading, NotCoordinator
 from lakebed.broker.coordination.rules import agree_on_slots, group_settings
 from lakebed.broker.coordination.sweeping import group_chores
 from lakebed.broker.membership import BrokerLeases
+from lakebed.broker.processes import is_dead, process_name
 from lakebed.broker.routing import Member
 from lakebed.clock import Clock
 from lakebed.config import GroupsSettings
@@ -86,6 +87,7 @@ class Slots:
         self._taking: dict[int, asyncio.Task[bool]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._holders: Mapping[int, Holding] = {}
+        self._dead: Mapping[int, int] = {}
         self._looked_s = -_HOLDERS_AGE_S
         self._looking = asyncio.Lock()
         self._closed = False
@@ -219,12 +221,14 @@ class Slots:
         return found
 
     async def _look(self) -> None:
-        """Know who leads what, not much older than this call."""
+        """Know who leads what, not much older than this call. Whoever is provably dead leads nothing."""
         async with self._looking:
             if self._clock.monotonic_s() - self._looked_s < _HOLDERS_AGE_S:
                 return
-            found = await self._leases.holders(_PREFIX)
-            self._holders = {int(each.resource.removeprefix(_PREFIX)): each for each in found}
+            found = {int(each.resource.removeprefix(_PREFIX)): each for each in await self._leases.holders(_PREFIX)}
+            dead = {name for name in {str(each.data.get("process", "")) for each in found.values()} if is_dead(name)}
+            self._dead = {slot: each.token for slot, each in found.items() if each.data.get("process") in dead}
+            self._holders = {slot: each for slot, each in found.items() if slot not in self._dead}
             self._looked_s = self._clock.monotonic_s()
 
     def _take(self, slot: int) -> asyncio.Task[bool]:
@@ -237,9 +241,10 @@ class Slots:
         return task
 
     async def _try(self, slot: int) -> bool:
-        resource = slot_resource(slot)
+        resource, about = slot_resource(slot), {"broker": self._brokers.me.id, "process": process_name()}
         try:
-            lease = await self._leases.acquire(resource, self._holder, {"broker": self._brokers.me.id})
+            await self._look()
+            lease = await self._leases.acquire(resource, self._holder, about, self._dead.get(slot))
         except LakebedError as error:
             self._logger.warning("a slot could not be taken", slot=slot, error=str(error))
             return False
