@@ -56,7 +56,8 @@ def produce(
     queue: Sequence[str] = DEEP,
 ) -> Load:
     """Send records of `size` bytes to `partitions` in turn, as fast as they go or `rate` a second."""
-    return _run("produce", bootstrap, topic, partitions, size, seconds, bytes_max, rate, *SAFE, *queue)
+    words = (bootstrap, topic, partitions, size, seconds, bytes_max, rate, *SAFE, *queue)
+    return _run("produce", *words, patience_s=seconds + _PATIENCE_S)
 
 
 def consume(bootstrap: str, topic: str, *, partitions: int, count: int, seconds: float) -> Load:
@@ -64,9 +65,9 @@ def consume(bootstrap: str, topic: str, *, partitions: int, count: int, seconds:
     return _run("consume", bootstrap, topic, partitions, count, seconds, *EAGER)
 
 
-def _run(*words: object) -> Load:
+def _run(*words: object, patience_s: float = _PATIENCE_S) -> Load:
     command = [str(word) for word in (_program(), *words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience_s)
     if done.returncode != 0:
         raise RuntimeError(f"load {words[0]} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
     load = msgspec.json.decode(done.stdout, type=Load)
