@@ -37,7 +37,7 @@ _CHILD_NICENESS = 5
         ("lakebed settle --every 10s --topic orders", "One topic, as fresh as ten seconds"),
     ],
 )
-@click.option("--once", is_flag=True, help="Settle what is there, wait for others who do, and leave.")
+@click.option("--once", is_flag=True, help="Settle what is there, wait for others who do, clean up, and leave.")
 @click.option("--every", metavar="TIME", help="How often a topic's turn comes.  [default: settle.every]")
 @click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; may be repeated.")
 @click.option("--child", is_flag=True, hidden=True, help="Stop when standard input ends.")
@@ -65,6 +65,7 @@ async def _run(call: Call, once: bool, topics: frozenset[str], child: bool) -> N
             try:
                 if once:
                     await rounds.once()
+                    await _keep_once(root, tools, logs, topics, stop)
                 else:
                     await _first_to_fail(rounds.forever(settings.settle.every_s), _keep(root, tools, logs, stop))
             finally:
@@ -91,6 +92,15 @@ async def _keep(root: OpenRoot, tools: _Tools, logs: Logs, stop: asyncio.Event) 
         from lakebed.pipeline import KeepingRounds
 
         await KeepingRounds(root, lambda: tools.keeper, log=logs.logger("keeping")).forever(stop)
+
+
+async def _keep_once(root: OpenRoot, tools: _Tools, logs: Logs, topics: frozenset[str], stop: asyncio.Event) -> None:
+    """Let go of what is over, once: a root that is only ever settled by calls has nobody else who would."""
+    if stop.is_set() or not any([has_jobs(await log.refresh()) for log in root.domains]):
+        return
+    from lakebed.pipeline import KeepingRounds
+
+    await KeepingRounds(root, lambda: tools.keeper, log=logs.logger("keeping")).once(only=topics)
 
 
 async def _first_to_fail(*work: Coroutine[None, None, None]) -> None:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 
-from lakebed.clock import SystemClock, make_uuid7
+from lakebed.clock import Clock, SystemClock, make_uuid7
 from lakebed.config import Seconds, Settings, TablesSettings
 from lakebed.kernel import Add, CommitLog, Decision, IndexEntry, Snapshot, View, open_root, take_fence
 from lakebed.objects import open_store
@@ -272,14 +272,15 @@ async def keeping_world(
     clock = clock or AheadClock()
     chosen = Settings(root=str(folder), tables=tables, **settings)
     async with AsyncExitStack() as stack:
-        await _create(chosen, clock)
+        await create_root(chosen, clock)
         root = await stack.enter_async_context(opened_root(chosen, clock))
         opened = open_tables(root)
         stack.push_async_callback(opened.close)
         yield KeepingWorld(root, opened, clock)
 
 
-async def _create(settings: Settings, clock: AheadClock) -> None:
+async def create_root(settings: Settings, clock: Clock) -> None:
+    """A root with empty logs, unless there is one."""
     objects = open_store(settings.root, store_options(settings.objects))
     made = await open_root(objects, create=True, domains=settings.domains, clock=clock)
     for name in made.log_names():

@@ -37,15 +37,16 @@ class KeepingRounds:
             except TimeoutError:
                 continue
 
-    async def once(self, *, thorough: bool = False) -> int:
-        """Every topic that has cause; how many had. What does not work out is told, and tried again the next time."""
+    async def once(self, *, thorough: bool = False, only: frozenset[str] = frozenset()) -> int:
+        """Every topic that has cause, or those named of them; how many had. Trouble is told, and left to the next time."""
         topics = self._catalogue.at(await self._root.cluster.refresh()).by_id
         for log in self._root.domains:
             await log.refresh()
-        settled = [topic for topic in topics.values() if self._is_due(topic, thorough)]
+        wanted = [topic for topic in topics.values() if not only or topic.name in only]
+        settled = [topic for topic in wanted if self._is_due(topic, thorough)]
         for topic in settled:
             await self._told(topic.name, self._keep(topic, thorough))
-        deleted = await self._opened().deleted() if settled or self._has_jobs() else []
+        deleted = await self._opened().deleted() if not only and self._has_jobs() else []
         for gone in deleted:
             await self._told(gone.name, self._finish(gone))
         return len(settled) + len(deleted)
