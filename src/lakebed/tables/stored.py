@@ -37,7 +37,7 @@ async def describe_stored(store: ObjectStore, path: str) -> SettledFile:
 def _described(path: str, name: DataFileName, size_bytes: int, tail: bytes) -> SettledFile:
     try:
         footer = pq.read_metadata(pa.BufferReader(tail))
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError) as error:
         raise Corrupt(f"{path} has no readable footer ({error})", "Restore the file from a backup") from error
     return describe_footer(
         footer,

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from lakebed.errors import NotFound
 from lakebed.objects import ObjectStore
+from lakebed.pipeline.settle.filling import Troubled
 from lakebed.pipeline.settle.pieces import Pieces
-from lakebed.pipeline.settle.reading import Troubled
 from lakebed.pipeline.settle.specs import FileOrder, ParquetSource, Trouble
 
 
@@ -34,6 +34,7 @@ async def _opened(store: ObjectStore, source: ParquetSource) -> pq.ParquetFile:
     if len(body) != source.size:
         raise Troubled(Trouble("damaged", f"{source.path} has {len(body)} bytes and should have {source.size}"))
     try:
-        return pq.ParquetFile(pa.BufferReader(body))
+        # Damage that went unnoticed here would be written anew, under checksums of its own.
+        return pq.ParquetFile(pa.BufferReader(body), page_checksum_verification=True)
     except (pa.ArrowException, OSError) as error:
         raise Troubled(Trouble("damaged", f"{source.path}: {error}")) from error

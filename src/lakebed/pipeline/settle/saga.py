@@ -21,6 +21,7 @@ from lakebed.streams import JobFile, JobRecord, JobState, done_record, insist, s
 from lakebed.tables import Change, Job, Kind, SettledFile, TableFormat, TableRef
 
 Alive = Callable[[], bool]
+_CHECKS_AT_ONCE = 16
 
 
 class Saga:
@@ -71,8 +72,10 @@ class Saga:
         return await self._decide(done, step_decision(done, self._token))
 
     async def _commit_iceberg(self, record: JobRecord) -> JobRecord:
-        for file in (*record.files, *record.dead_letters):
-            await self._check(file)
+        for at in range(0, len(record.files), _CHECKS_AT_ONCE):
+            await asyncio.gather(*[self._check(file) for file in record.files[at : at + _CHECKS_AT_ONCE]])
+        for letters in record.dead_letters:
+            await self._check_size(letters)
         await self._commit(self._tables.iceberg, record)
         return await self.move(record, JobState.ICEBERG_COMMITTED)
 
@@ -107,16 +110,23 @@ class Saga:
                 self._tell(Event(event="foreign", topic=record.topic, problem=problem, remedy=foreign.remedy))
 
     async def _check(self, file: JobFile) -> None:
-        """What the record names is there; names are used once, so that its length tells it is whole."""
+        """What the record names is there, as long as it was made and with the footer it was made with."""
+        try:
+            found = await tables_room.describe_stored(self._store, file.path)
+        except NotFound:
+            raise _altered(file, "is not there") from None
+        if found.size_bytes != file.size_bytes:
+            raise _altered(file, f"has {found.size_bytes} bytes and should have {file.size_bytes}")
+        if msgspec.structs.replace(found, sha256=file.sha256) != settled(file):
+            raise _altered(file, "has another footer than it was written with")
+
+    async def _check_size(self, file: JobFile) -> None:
         try:
             found = (await self._store.head(file.path)).size
         except NotFound:
-            found = -1
+            raise _altered(file, "is not there") from None
         if found != file.size_bytes:
-            raise Corrupt(
-                f"{file.path} has {found} bytes and should have {file.size_bytes}",
-                "Restore it from a copy of the bucket; the job goes on then",
-            )
+            raise _altered(file, f"has {found} bytes and should have {file.size_bytes}")
 
     async def _decide(self, record: JobRecord, decide: Callable[[View], Decision[JobRecord]]) -> JobRecord:
         self._stay()
@@ -127,6 +137,10 @@ class Saga:
     def _stay(self) -> None:
         if not self._alive():
             raise Fenced("the lease on the topic's settling has run out", "Stop; whoever has it goes on")
+
+
+def _altered(file: JobFile, how: str) -> Corrupt:
+    return Corrupt(f"{file.path} {how}", "Restore it from a copy of the bucket; the job goes on then")
 
 
 def change_of(record: JobRecord) -> Change:

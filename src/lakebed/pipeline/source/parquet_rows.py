@@ -1,16 +1,19 @@
 """Rows of settled files: only the row groups that can hold wanted rows are read, and of them only the wanted columns.
 
-Invariant: a row group is passed over only when its statistics prove that it holds nothing wanted.
+Invariant: a row group is passed over only when its statistics prove that it holds nothing wanted, and a page whose checksum does
+not fit stops the read.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
+from lakebed.errors import Corrupt
 from lakebed.kernel import IndexEntry
 from lakebed.pipeline.source.loop import OwnLoop
 from lakebed.pipeline.source.predicate import ALL, Interval
@@ -30,7 +33,8 @@ class ParquetRows:
 
     def read(self, entry: IndexEntry, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """Rows of the file's row groups that can hold any of [start, end); `NotFound` when the file is gone."""
-        file = pq.ParquetFile(_RangeFile(self._loop, entry), pre_buffer=False)
+        with _damage_told(entry.segment):
+            file = pq.ParquetFile(_RangeFile(self._loop, entry), pre_buffer=False, page_checksum_verification=True)
         offset_at, timestamp_at = (_place(file.metadata, name) for name in ("offset", "timestamp"))
         for number in range(file.metadata.num_row_groups):
             group = file.metadata.row_group(number)
@@ -39,7 +43,18 @@ class ParquetRows:
             if self._timestamp_us != ALL and not _meets(group.column(timestamp_at), self._timestamp_us):
                 continue
             self.row_groups_read += 1
-            yield from file.read_row_group(number, columns=self._columns, use_threads=False).to_batches()
+            with _damage_told(f"{entry.segment}, row group {number}"):
+                rows = file.read_row_group(number, columns=self._columns, use_threads=False)
+            yield from rows.to_batches()
+
+
+@contextmanager
+def _damage_told(where: str) -> Iterator[None]:
+    """What the library finds wrong with a file, as our error."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise Corrupt(f"{where}: {error}", "Restore the file from a copy of the bucket") from error
 
 
 def _place(metadata: pq.FileMetaData, name: str) -> int:
