@@ -13,6 +13,7 @@ import shutil
 import statistics
 import tempfile
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ from bench.peers import Peer, kafka, lakebed
 from bench.report import Figure
 
 MEMBERS, PARTITIONS, COMMITTERS, GROUPS = 100, 100, 100, 10
+IN_FLIGHT = 5
 SESSION_MS, QUIET_SESSION_MS, BEAT_S = 1_000, 60_000, 0.1
 _TOPIC = "read"
 _PATIENCE_S = 60.0
@@ -64,6 +66,31 @@ LAKEBED = {
 }
 
 
+@dataclass(frozen=True)
+class Load:
+    """How members commit: so many offsets each time, so many requests at a time."""
+
+    name: str
+    offsets: int
+    in_flight: int
+
+
+LOADS = (Load("commits", 1, 1), Load("commits10", 10, 1), Load("pipelined", 1, IN_FLIGHT))
+
+
+class Rate(float):
+    """Commits a second, and the processor time that one costs server and client."""
+
+    server_us: float
+    client_us: float
+
+    @classmethod
+    def of(cls, commits: int, elapsed_s: float, server_s: float, client_s: float) -> Rate:
+        rate = cls(commits / elapsed_s)
+        rate.server_us, rate.client_us = 1e6 * server_s / commits, 1e6 * client_s / commits
+        return rate
+
+
 @dataclass
 class Course:
     """What each turn came to, by the name of the server."""
@@ -75,6 +102,12 @@ class Course:
 
     def median(self, name: str) -> float:
         return statistics.median(self.runs[name])
+
+    def cost(self, name: str) -> str:
+        """Of a commit, in microseconds of the server and of the client."""
+        rates = [run for run in self.runs[name] if isinstance(run, Rate)]
+        server_us = statistics.median(rate.server_us for rate in rates)
+        return f"{server_us:.0f}+{statistics.median(rate.client_us for rate in rates):.0f}"
 
     def ratio(self, one: str, other: str) -> float:
         return statistics.median(a / b for a, b in zip(self.runs[one], self.runs[other], strict=True))
@@ -92,9 +125,11 @@ def run(quick: bool) -> list[Figure]:
 
 
 async def _beside(scale: Scale, ours: Peer, theirs: Peer) -> list[Figure]:
-    courses = {name: Course() for name in ("join", "crash", "consumer_join", "consumer_crash", "commits", "commits10")}
+    courses = {
+        name: Course() for name in ("join", "crash", "consumer_join", "consumer_crash", *(load.name for load in LOADS))
+    }
     for peer in (ours, theirs):  # virtual machines compile what they have seen often enough
-        await _commit_rate(peer, "warm", 1, scale.warm_s)
+        await _commit_rate(peer, Load("warm", 1, 1), "warm", scale.warm_s)
     for turn in range(-1, scale.turns):
         for peer in (ours, theirs) if turn % 2 else (theirs, ours):
             found = await _one_turn(scale, peer, turn)
@@ -112,13 +147,19 @@ async def _beside(scale: Scale, ours: Peer, theirs: Peer) -> list[Figure]:
         _time("crash_in_100_consumers_vs_kafka", courses["consumer_crash"], "the same in the new protocol", None),
         _rate("offset_commits_vs_kafka", courses["commits"], f"of 1 offset by {COMMITTERS} consumers at a time"),
         _rate("offset_commits_of_10_vs_kafka", courses["commits10"], f"of 10 offsets by {COMMITTERS} consumers", None),
+        _rate(
+            "offset_commits_pipelined_vs_kafka",
+            courses["pipelined"],
+            f"of 1 offset by {COMMITTERS} consumers with {IN_FLIGHT} on their way each",
+            None,
+        ),
     ]
 
 
 async def _one_turn(scale: Scale, peer: Peer, turn: int) -> list[float]:
     joined, crashed = await _rebalances(peer, f"classic{turn}", ClassicMember)
     consumers_joined, consumers_crashed = await _rebalances(peer, f"consumer{turn}", ConsumerMember)
-    rates = [await _commit_rate(peer, f"commits{turn}-{each}", each, scale.commit_s) for each in (1, 10)]
+    rates = [await _commit_rate(peer, load, f"{load.name}{turn}", scale.commit_s) for load in LOADS]
     return [joined, crashed, consumers_joined, consumers_crashed, *rates]
 
 
@@ -157,23 +198,28 @@ async def _settled(group: Group, tasks: Sequence[asyncio.Task[None]]) -> None:
         task.result()
 
 
-async def _commit_rate(peer: Peer, name: str, offsets: int, seconds: float) -> float:
-    """Commits a second of members of ten groups, each of which waits for its answer."""
+async def _commit_rate(peer: Peer, load: Load, name: str, seconds: float) -> Rate:
+    """Commits of members of ten groups, each of which waits for its answers."""
     async with _crew(peer, name, COMMITTERS // GROUPS) as members:
         counts = [0] * len(members)
 
         async def commit(number: int, until_s: float) -> None:
             member, answer = members[number], b""
-            frame = commit_frame(member, [(number * offsets + each) % PARTITIONS for each in range(offsets)])
-            while time.monotonic() < until_s:
-                answer = await member.link.send(frame)
+            places = [(number * load.offsets + each) % PARTITIONS for each in range(load.offsets)]
+            frame = commit_frame(member, places)
+            waiting = deque(member.link.send(frame) for _ in range(load.in_flight))
+            while waiting:
+                answer = await waiting.popleft()
                 counts[number] += 1
+                if time.monotonic() < until_s:
+                    waiting.append(member.link.send(frame))
             committed(answer)
 
-        began_s = time.monotonic()
+        began_s, server_s, client_s = time.monotonic(), peer.cpu_s(), time.process_time()
         async with asyncio.timeout(_PATIENCE_S):
             await asyncio.gather(*(commit(number, began_s + seconds) for number in range(len(members))))
-        return sum(counts) / (time.monotonic() - began_s)
+        elapsed_s = time.monotonic() - began_s
+        return Rate.of(sum(counts), elapsed_s, peer.cpu_s() - server_s, time.process_time() - client_s)
 
 
 @contextlib.asynccontextmanager
@@ -210,7 +256,8 @@ def _time(name: str, course: Course, against: str, bar: float | None = 1.0) -> F
 
 def _rate(name: str, course: Course, against: str, bar: float | None = 1.0) -> Figure:
     ours, theirs = course.median("lakebed"), course.median("kafka")
-    return Figure(name, course.ratio("lakebed", "kafka"), f"{ours:.0f}/s against {theirs:.0f}/s {against}", bar)
+    cost = f"server+client µs each {course.cost('lakebed')} against {course.cost('kafka')}"
+    return Figure(name, course.ratio("lakebed", "kafka"), f"{ours:.0f}/s against {theirs:.0f}/s {against}; {cost}", bar)
 
 
 @contextlib.contextmanager

@@ -30,12 +30,20 @@ _SLOW_BYTES_PER_S = 50_000
 _WRITE_HIGH_BYTES = 256 * 1024
 
 
+class Promise(Protocol):
+    """The part of a future that a connection needs."""
+
+    def cancelled(self) -> bool: ...
+    def cancel(self) -> object: ...
+    def add_done_callback(self, heard: Callable[[Any], object], /) -> object: ...
+
+
 class Deferred:
     """An answer that is `build`'s once `future` is done. `build` asks the future for its outcome, also for its error."""
 
     __slots__ = ("build", "future")
 
-    def __init__(self, future: asyncio.Future[Any], build: Callable[[Any], Message | None]) -> None:
+    def __init__(self, future: Promise, build: Callable[[Any], Message | None]) -> None:
         self.future = future
         self.build = build
 
@@ -76,7 +84,7 @@ class Limits:
 
 
 class _Request:
-    __slots__ = ("answer", "began_s", "frame", "header", "ready")
+    __slots__ = ("answer", "awaits", "began_s", "frame", "header", "ready")
 
     def __init__(self, frame: Frame, header: RequestHeader, began_s: float) -> None:
         self.frame = frame
@@ -84,6 +92,7 @@ class _Request:
         self.began_s = began_s
         self.ready = False
         self.answer: Message | None = None
+        self.awaits: Promise | None = None
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -138,8 +147,7 @@ class Connection(asyncio.BufferedProtocol):
         self._intake.budget.forget(self)
         self._inbox.drop()
         self._hold(0)
-        if self._work is not None:
-            self._work.cancel()
+        self._stop_waiting()
         while self._queue:
             self._release(self._queue.popleft())
         self._watch.closed(self, self._reason)
@@ -194,7 +202,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def _is_polling(self) -> bool:
         """Whether all it waits for is something that is parked."""
-        return self._work is not None and self._started[0].header.api_key in _PARKED
+        return bool(self._started) and self._started[0].header.api_key in _PARKED
+
+    def _stop_waiting(self) -> None:
+        """Nobody is there for what is at work. What has been produced is committed all the same."""
+        if self._work is not None:
+            self._work.cancel()
+        elif self._is_polling() and (awaits := self._started[0].awaits) is not None:
+            awaits.cancel()
 
     # Requests.
 
@@ -202,11 +217,9 @@ class Connection(asyncio.BufferedProtocol):
         """Take what frames the limits allow, start what can start, then read on or not."""
         if self._gone or self._draining:
             return
+        inbox = self._inbox
         try:
-            while self._has_room():
-                frame = self._inbox.take()
-                if frame is None:
-                    break
+            while (room := self._has_room()) and (frame := inbox.take()) is not None:
                 self._held_bytes += frame.size_bytes
                 self._queue.append(frame)
                 self._frames += 1
@@ -216,11 +229,12 @@ class Connection(asyncio.BufferedProtocol):
         except Invalid as error:
             self._refuse(error)
             return
-        self._inbox.settle()
-        starved = bool(self._inbox.starved_of)
-        if starved:
+        inbox.settle()
+        if inbox.starved_of:
             self._intake.budget.wait(self, self._receive)
-        self._set_reading(self._has_room() and not starved)
+            room = False
+        if room != self._reading:
+            self._set_reading(room)
 
     def _has_room(self) -> bool:
         limits = self._limits
@@ -242,11 +256,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _start(self) -> None:
         """Start waiting requests as far as their order allows."""
-        while self._queue and self._work is None and self._client_reads and not self._gone:
-            frame = self._queue[0]
+        queue = self._queue
+        while queue and self._work is None and self._client_reads and not self._gone:
+            frame = queue[0]
             if self._started and frame.view[:2] != _PRODUCE_KEY:
                 return
-            self._queue.popleft()
+            queue.popleft()
             try:
                 header, answer = self._serve(frame.view, self)
             except Exception as error:
@@ -260,16 +275,16 @@ class Connection(asyncio.BufferedProtocol):
 
     def _follow(self, request: _Request, answer: Answer) -> None:
         self._started.append(request)
-        if answer is None or isinstance(answer, Message):
-            self._answer(request, answer)
-        elif isinstance(answer, Deferred):
+        if isinstance(answer, Deferred):
             self._defer(request, answer)
+        elif answer is None or isinstance(answer, Message):
+            self._answer(request, answer)
         else:
             self._work = asyncio.get_running_loop().create_task(answer)
             self._work.add_done_callback(lambda done: self._worked(request, done))
 
     def _defer(self, request: _Request, deferred: Deferred) -> None:
-        def done(future: asyncio.Future[Any]) -> None:
+        def done(future: Promise) -> None:
             if future.cancelled():
                 self._fail(request, None)
                 return
@@ -279,8 +294,10 @@ class Connection(asyncio.BufferedProtocol):
                 self._fail(request, error)
                 return
             self._answer(request, answer)
-            self._go_on()
+            if self._queue or not self._reading:
+                self._go_on()
 
+        request.awaits = deferred.future
         deferred.future.add_done_callback(done)
 
     def _worked(self, request: _Request, done: asyncio.Future[Answer]) -> None:

@@ -27,7 +27,7 @@ class Dispatcher:
 
     def __init__(self, context: Context, handlers: Mapping[Api, Handle] = HANDLERS) -> None:
         self._context = context
-        self._handlers = dict(handlers)
+        self._handlers = {api.value: handle for api, handle in handlers.items()}
         self.intercept: Intercept | None = None
 
     def __call__(self, frame: memoryview, connection: Connection) -> tuple[RequestHeader, Answer]:
@@ -40,7 +40,7 @@ class Dispatcher:
         if self.intercept is not None and (answer := self.intercept(header, request)) is not None:
             return header, answer
         call = Call(header.api_version, header.client_id, connection.listener, connection.host)
-        return header, self._handlers[row.api](request, call, self._context)
+        return header, self._handlers[header.api_key](request, call, self._context)
 
 
 def _unknown(header: RequestHeader) -> tuple[RequestHeader, Answer]:

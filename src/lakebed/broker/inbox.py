@@ -23,7 +23,8 @@ class Frame:
     __slots__ = ("_pooled", "size_bytes", "view")
 
     def __init__(self, buffer: FrameBuffer, size_bytes: int, pooled: bool) -> None:
-        self.view = memoryview(buffer)[:size_bytes]
+        whole = memoryview(buffer)
+        self.view = whole[:size_bytes] if pooled else whole
         self.size_bytes = size_bytes
         self._pooled = buffer if pooled else None
 
@@ -68,11 +69,11 @@ class Inbox:
         """Where the next bytes shall go; they must be reported before any other connection receives."""
         if self._frame is not None:
             return self._frame.view[self._got :]
-        left = self._end - self._at
+        left, scratch = self._end - self._at, self._intake.scratch
         if left:
-            self._intake.scratch[:left] = self._source[self._at : self._end]
-        self._source, self._at, self._end = self._intake.scratch, 0, left
-        return self._intake.scratch[left:]
+            scratch[:left] = self._source[self._at : self._end]
+        self._source, self._at, self._end = scratch, 0, left
+        return scratch[left:] if left else scratch
 
     def received(self, count: int) -> bool:
         """`count` bytes have arrived where `room` said. False: they are the middle of a frame, and change nothing else."""
@@ -90,8 +91,9 @@ class Inbox:
         left = self._end - self._at - SIZE_BYTES
         if left < 0:
             return None
-        size = read_frame_size(self._source, self._intake.frame_limit_bytes, self._at)
-        if not self._intake.budget.grant(size):
+        intake = self._intake
+        size = read_frame_size(self._source, intake.frame_limit_bytes, self._at)
+        if not intake.budget.grant(size):
             self.starved_of = size
             return None
         self.starved_of = 0
@@ -104,7 +106,11 @@ class Inbox:
 
     def settle(self) -> None:
         """Leave the shared buffer to the others."""
-        if self._source is self._intake.scratch:
+        if self._source is not self._intake.scratch:
+            return
+        if self._at == self._end:
+            self._source, self._at, self._end = _NOTHING, 0, 0
+        else:
             rest = bytes(self._source[self._at : self._end])
             self._source, self._at, self._end = memoryview(rest), 0, len(rest)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from lakebed.broker.connection import Connection
 from lakebed.clock import Clock
-from lakebed.observe import Counter, Histogram, Metrics
+from lakebed.observe import Metrics, Tally
 from lakebed.protocol import Api, RequestHeader
 
 REQUEST_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
@@ -21,15 +21,17 @@ class ConnectionMetrics:
         self._active = metrics.gauge("connections_active", "Kafka connections that are open")
         self._opened = metrics.counter("connections_opened", "Kafka connections accepted")
         self._closed = metrics.counter("connections_closed", "Kafka connections closed, by reason", ["reason"])
-        self._in = metrics.counter("request_received_bytes", "Bytes of requests received")
-        self._out = metrics.counter("response_sent_bytes", "Bytes of responses sent")
-        self._requests = metrics.counter("requests", "Requests by API", ["api"])
-        self._seconds = metrics.histogram(
-            "request_seconds", "From a request's arrival to its answer, by API", ["api"], buckets=REQUEST_BUCKETS_S
+        self._in = metrics.counted("request_received_bytes", "Bytes of requests received")
+        self._out = metrics.counted("response_sent_bytes", "Bytes of responses sent")
+        self._tallies = metrics.tallies(
+            ("requests", "Requests by API"),
+            ("request_seconds", "From a request's arrival to its answer, by API"),
+            "api",
+            REQUEST_BUCKETS_S,
         )
         self._held = metrics.gauge("request_held_bytes", "Bytes of requests in memory")
         self._held.set_function(budget_bytes)
-        self._by_api: dict[int, tuple[Counter, Histogram]] = {}
+        self._by_api: dict[int, Tally] = {}
 
     def opened(self, connection: Connection) -> None:
         self.connections.add(connection)
@@ -42,16 +44,13 @@ class ConnectionMetrics:
         self._closed.labels(reason).inc()
 
     def received(self, header: RequestHeader, size_bytes: int) -> None:
-        self._in.inc(size_bytes)
-        self._of(header.api_key)[0].inc()
+        self._in.total += size_bytes
+        api_key = header.api_key
+        tally = self._by_api.get(api_key)
+        if tally is None:
+            tally = self._by_api[api_key] = self._tallies.of(Api(api_key).name.lower())
+        tally.begun += 1
 
     def answered(self, header: RequestHeader, size_bytes: int, began_s: float) -> None:
-        self._out.inc(size_bytes)
-        self._of(header.api_key)[1].observe(self._clock.monotonic_s() - began_s)
-
-    def _of(self, api_key: int) -> tuple[Counter, Histogram]:
-        found = self._by_api.get(api_key)
-        if found is None:
-            name = Api(api_key).name.lower()
-            found = self._by_api[api_key] = self._requests.labels(name), self._seconds.labels(name)
-        return found
+        self._out.total += size_bytes
+        self._by_api[header.api_key].ended(self._clock.monotonic_s() - began_s)

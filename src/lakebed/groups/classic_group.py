@@ -1,8 +1,9 @@
 """A classic group in its coordinator's memory: what is committed, and the volatile rest that a rebalance needs.
 
 Invariant: `saved` mirrors the committed keys; members come and go in memory while a rebalance is prepared, and
-`persist` commits them at the three moments that count: a generation begins, an assignment is stored, a static member is
-replaced.
+`persist` commits them at the moments that count: an assignment is stored, a static member is replaced, a generation begins
+that does not follow a committed assignment. `told` is the greatest generation that anybody may have been told of, by this
+coordinator or by one before it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class ClassicGroup:
         self.group_id = group_id
         self.phase = Phase.EMPTY
         self.previous_phase = Phase.EMPTY
-        self.generation = 0
+        self.generation = self.told = 0
         self.since_ms = -1
         self.protocol_type: str | None = None
         self.protocol: str | None = None
@@ -76,6 +77,8 @@ class ClassicGroup:
         group = cls(group_id)
         group.head, group.saved, group.saved_assignments = head, dict(records), dict(assignments)
         group.phase, group.generation, group.since_ms = head.phase, head.generation, head.since_ms
+        # Whoever led before may have told of one more than it has committed.
+        group.told = head.generation + (head.phase is Phase.STABLE)
         group.protocol_type, group.protocol = head.protocol_type, head.protocol
         for member_id, record in records.items():
             group.add(Member(member_id, record, assignments.get(member_id, b"")))
@@ -93,6 +96,12 @@ class ClassicGroup:
     def is_vacuous(self) -> bool:
         """Nothing committed and nothing expected: memory may forget it."""
         return self.head is None and not self.members and not self.pending
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the newest generation that anybody may have been told of has its assignment committed, or on its way."""
+        head = self.head
+        return head is not None and head.phase is Phase.STABLE and head.generation == self.told
 
     @property
     def has_all_joined(self) -> bool:

@@ -110,9 +110,10 @@ def _join_known(
         return
     member = group.members[request.member_id]
     same = member.record.protocols == _protocols(request)
-    leads_stable = group.phase is Phase.STABLE and member.member_id == group.leader
-    if group.phase is Phase.PREPARING or not same or leads_stable:
-        # A leader joins a stable group when it has seen something, such as new partitions, that asks for a new assignment.
+    # A leader joins a stable group when it has seen something, such as new partitions, that asks for a new assignment;
+    # any member may after a takeover, and perhaps it has been told of a generation that is lost.
+    asks_anew = group.phase is Phase.STABLE and (member.member_id == group.leader or group.told > group.generation)
+    if group.phase is Phase.PREPARING or not same or asks_anew:
         group.update(member, _record(request, caller, member.record), _waiting(member, turn, caller))
         prepare_or_complete(group, turn, settings)
     else:

@@ -5,8 +5,10 @@
                  │   └── (nobody left) ──▶ Empty                │
                  └────────────────────────┴─────────────────────┘
 
-Members come while it is prepared; when all have come, or time is up, a generation begins and is committed; the leader's
-assignment completes it. Invariant: generations only grow, and an answer that names one follows its commit.
+Members come while it is prepared; when all have come, or time is up, a generation begins; the leader's assignment completes
+it and is committed, and with it the generation. One that follows a committed assignment is told to its members before it is
+committed; any other is committed first. Invariant: generations only grow, no two have the same number, none is told while
+another that was told is not committed, and no assignment or offset of one is answered before it is committed.
 """
 
 from __future__ import annotations
@@ -75,10 +77,12 @@ def complete_join(group: ClassicGroup, turn: Turn) -> None:
     if group.members and not _elect(group):
         turn.arm(TimerKind.JOIN, group.rebalance_timeout_ms)
         return
+    ahead = bool(group.members) and group.is_settled
     _begin_generation(group, turn.now_ms)
     turn.rebalances += 1
-    group.persist(turn)
-    for member in group.members.values():
+    if not ahead:
+        group.persist(turn)
+    for member in _leader_first(group):
         if member.join_ticket is not None:
             answer_join(group, member, turn)
         turn.arm(TimerKind.SESSION, member.record.session_timeout_ms, member.member_id)
@@ -194,12 +198,17 @@ def _elect(group: ClassicGroup) -> bool:
 
 
 def _begin_generation(group: ClassicGroup, now_ms: int) -> None:
-    group.generation += 1
+    group.generation = group.told = group.told + 1
     group.initial_remaining_ms, group.newcomer = None, False
     group.pending_sync.clear()
     group.protocol = group.select_protocol() if group.members else None
     group.subscribed = group.compute_subscribed()
     group.move_to(Phase.COMPLETING if group.members else Phase.EMPTY, now_ms)
+
+
+def _leader_first(group: ClassicGroup) -> list[Member]:
+    """All wait for what the leader does next."""
+    return sorted(group.members.values(), key=lambda member: member.member_id != group.leader)
 
 
 def _propagate(group: ClassicGroup, turn: Turn, code: ErrorCode) -> None:

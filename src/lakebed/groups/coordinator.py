@@ -38,6 +38,7 @@ from lakebed.protocol import (
 )
 
 _KEYS_MAX = 10_000
+_GROWN_MAX = 100
 _LEAVE_BATCH_VERSION = 3
 
 
@@ -64,6 +65,7 @@ class Coordinator:
         self._groups: dict[str, Group] = {}
         self._loading: set[str] = set()
         self._ledger = Ledger()
+        self._growing: dict[str, tuple[Turn, Step]] = {}
         self._turns = 0
 
     def take_over(self) -> Iterator[Step]:
@@ -169,10 +171,19 @@ class Coordinator:
         return self._step(turn)
 
     def commit_offsets(self, request: OffsetCommit, caller: Caller) -> Step:
-        """OffsetCommit; the answer is an `OffsetAnswer`."""
+        """OffsetCommit; the answer is an `OffsetAnswer`. It goes with the one before while that is gathered: the same step."""
+        growing = self._growing.get(request.group_id)
+        if growing is not None and self._may_grow(*growing):
+            turn, step = growing
+            turn.now_ms = self._clock.now_ms()
+            offsets.commit(self._group(request.group_id, turn), turn, self._settings, request, caller)
+            step.requests += 1
+            return step
         turn = self._turn(request.group_id)
         offsets.commit(self._group(request.group_id, turn), turn, self._settings, request, caller)
-        return self._step(turn)
+        step = self._step(turn)
+        self._growing[request.group_id] = turn, step
+        return step
 
     def fetch_offsets(self, request: OffsetFetch, view: View) -> FetchedOffsets:
         """OffsetFetch on a snapshot no older than the request; it is only a look."""
@@ -229,9 +240,10 @@ class Coordinator:
             consumer_heartbeat.fire(group, turn, self._topics(), timer)
         return self._step(turn)
 
-    def settle(self, step: Step) -> list[Effect]:
+    def settle(self, step: Step) -> Sequence[Effect]:
         """A step is committed, or had no changes: the effects to run now, which may be those of others too."""
         released = self._ledger.settle(step)
+        self._forget_growing(step)
         group = self._groups.get(step.group_id)
         if group is not None and not self._ledger.is_open(step.group_id) and _is_idle(group):
             del self._groups[step.group_id]
@@ -244,6 +256,7 @@ class Coordinator:
         submitted before, and then performs `reload`. Later steps of the group may fail too: each is told here.
         """
         self._loading.add(step.group_id)
+        self._growing.pop(step.group_id, None)
         group = self._groups.pop(step.group_id, None)
         parked = group.tickets() if isinstance(group, ClassicGroup) else []
         return [*self._ledger.drop(step.group_id), *parked]
@@ -254,6 +267,7 @@ class Coordinator:
             ticket for each in self._groups.values() if isinstance(each, ClassicGroup) for ticket in each.tickets()
         ]
         self._groups.clear()
+        self._growing.clear()
         return [*self._ledger.drop_all(), *parked]
 
     def group_ids(self) -> Iterable[str]:
@@ -297,17 +311,27 @@ class Coordinator:
         return Turn(group_id, self._clock.now_ms(), self._fence.token, self._turns)
 
     def _step(self, turn: Turn) -> Step:
-        changes = list(turn.changes.items())
-        step = Step(turn.group_id, self._fence, changes, turn.effects, turn.revision, turn.sweep, turn.rebalances)
+        step = Step(turn.group_id, self._fence, turn.changes, turn.effects, turn.revision, turn.sweep, turn.rebalances)
         self._ledger.enter(step)
         return step
+
+    def _may_grow(self, turn: Turn, step: Step) -> bool:
+        return step.gathered and len(turn.changes) < _GROWN_MAX and self._ledger.is_last(step)
+
+    def _forget_growing(self, step: Step) -> None:
+        growing = self._growing.get(step.group_id)
+        if growing is not None and growing[1] is step:
+            del self._growing[step.group_id]
 
     def _group(self, group_id: str, turn: Turn | None = None) -> Group | None:
         """From memory, or else as committed. One with members comes into memory with its timers, an idle one need not."""
         if group_id in self._loading:
             raise Unavailable(f"group {group_id} is being loaded again", "Retry in a moment")
-        group = self._groups.get(group_id) or load_group(self._view(), group_id)
-        if group is None or turn is None or not group.members or group_id in self._groups:
+        group = self._groups.get(group_id)
+        if group is not None:
+            return group
+        group = load_group(self._view(), group_id)
+        if group is None or turn is None or not group.members:
             return group
         self._groups[group_id] = group
         if isinstance(group, ClassicGroup):

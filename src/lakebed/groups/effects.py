@@ -6,7 +6,7 @@ Invariant: nothing here acts. The shell commits a step's changes with `Step.deci
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
@@ -16,10 +16,7 @@ import msgspec
 from lakebed.errors import Conflict
 from lakebed.groups.keys import head_key
 from lakebed.groups.records import decode_head
-from lakebed.kernel import Decision, Delete, Operation, Put, View, check_fence
-
-Change: TypeAlias = tuple[str, bytes | None]
-"""A key and its new JSON, or None to forget it."""
+from lakebed.kernel import Decision, Delete, Operation, Put, View, check_fence, fence_token
 
 NO_REVISION = ""
 """That of a group without a head."""
@@ -86,16 +83,23 @@ class Fence:
 @dataclass(eq=False, slots=True)
 class Step:
     """One turn of one group. `revision`: the one its changes build on, empty where there is no head; None where they touch
-    no membership.
+    no membership. `gathered`: the shell holds it for a while, and requests that only store offsets may be added to it.
     """
 
     group_id: str
     fence: Fence
-    changes: Sequence[Change]
+    changes: Mapping[str, bytes | None]
     effects: Sequence[Effect]
     revision: str | None = None
     sweep: Sweep | None = None
     rebalances: int = 0
+    requests: int = 1
+    gathered: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its changes."""
+        return sum([len(key) + len(body or b"") for key, body in self.changes.items()])
 
     @property
     def commits(self) -> bool:
@@ -118,18 +122,26 @@ class Step:
                     f"group {self.group_id} is at revision {found or 'none'}, not {self.revision or 'none'}",
                     "Load the group again and retry",
                 )
-        operations = [_operation(key, body) for key, body in self.changes]
+        operations = [_operation(key, body) for key, body in self.changes.items()]
         if self.sweep is not None:
             operations += [Delete(key=key) for key in self.sweep(view)]
         return Decision(operations, self)
 
 
-def decide_together(steps: Sequence[Step], view: View) -> Decision[None]:
-    """Plain steps of one slot as one transaction; of two that change a key the later one counts."""
-    fence = steps[0].fence
-    check_fence(view, fence.resource, fence.token)
-    changes = {key: body for step in steps for key, body in step.changes}
-    return Decision([_operation(key, body) for key, body in changes.items()], None)
+def decide_together(parties: Sequence[Sequence[Step]], view: View) -> Decision[frozenset[str]]:
+    """Plain steps of several slots, those of each together, as one transaction; of two that change a key the later one
+    counts. The answer names the slots that are lost, of which nothing is committed.
+    """
+    changes: dict[str, bytes | None] = {}
+    lost: set[str] = set()
+    for steps in parties:
+        fence = steps[0].fence
+        if fence_token(view, fence.resource) != fence.token:
+            lost.add(fence.resource)
+            continue
+        for step in steps:
+            changes.update(step.changes)
+    return Decision([_operation(key, body) for key, body in changes.items()], frozenset(lost))
 
 
 class Turn:
@@ -141,7 +153,7 @@ class Turn:
         self.group_id = group_id
         self.now_ms = now_ms
         self._token, self._number = token, number
-        self.changes: dict[str, bytes | None] = {}
+        self.changes: dict[str, bytes | None] = {}  # keys and their new JSON, or None to forget them
         self.effects: list[Effect] = []
         self.revision: str | None = None
         self.sweep: Sweep | None = None

@@ -7,7 +7,7 @@ keys and the next group is one seek away.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from lakebed.kernel import Entry, View
@@ -52,6 +52,12 @@ def target_key(group_id: str, member_id: str) -> str:
 
 def offset_key(group_id: str, topic_id: bytes, partition: int) -> str:
     return f"{_PREFIX}{_escape(group_id)}/o/{topic_id.hex()}/{partition}"
+
+
+def offset_keys(group_id: str) -> Callable[[bytes, int], str]:
+    """`offset_key` of one group, for many offsets."""
+    shared = f"{_PREFIX}{_escape(group_id)}/o/"
+    return lambda topic_id, partition: f"{shared}{topic_id.hex()}/{partition}"
 
 
 def group_keys(view: View, group_id: str) -> Iterator[tuple[str, Entry]]:

@@ -16,7 +16,7 @@ from lakebed.groups.classic_group import CONSUMER_PROTOCOL, ClassicGroup
 from lakebed.groups.classic_members import check_offset_commit
 from lakebed.groups.consumer_group import ConsumerGroup
 from lakebed.groups.effects import TimerKind, Turn
-from lakebed.groups.keys import offset_entries, offset_key
+from lakebed.groups.keys import offset_entries, offset_key, offset_keys
 from lakebed.groups.records import OffsetRecord, Phase, Place, decode_offset, encode
 from lakebed.groups.settings import GroupSettings
 from lakebed.groups.topics import Topics
@@ -79,14 +79,19 @@ def commit(group: Group | None, turn: Turn, settings: GroupSettings, request: Of
         turn.answer(caller.ticket, OffsetAnswer(code, {}))
         return
     _renew_session(group, turn, request.member_id)
-    expires_ms = -1 if request.retention_ms < 0 else turn.now_ms + request.retention_ms
+    now_ms, key_of = turn.now_ms, offset_keys(request.group_id)
+    expires_ms = -1 if request.retention_ms < 0 else now_ms + request.retention_ms
+    epoch_is_over = isinstance(group, ConsumerGroup) and _is_over(group, request)
     codes: dict[Place, ErrorCode] = {}
     for each in request.offsets:
-        code = _partition_refusal(group, settings, request, each)
+        metadata = each.metadata or ""
+        code = _stale(group, request, each) if epoch_is_over else ErrorCode.NONE
+        if not code and metadata and len(metadata.encode()) > settings.offset_metadata_bytes_max:
+            code = ErrorCode.OFFSET_METADATA_TOO_LARGE
         codes[each.topic_id, each.partition] = code
         if not code:
-            record = OffsetRecord(each.offset, turn.now_ms, each.leader_epoch, each.metadata or "", expires_ms)
-            turn.change(offset_key(request.group_id, each.topic_id, each.partition), encode(record))
+            record = OffsetRecord(each.offset, now_ms, each.leader_epoch, metadata, expires_ms)
+            turn.change(key_of(each.topic_id, each.partition), encode(record))
     turn.answer(caller.ticket, OffsetAnswer(ErrorCode.NONE, codes))
 
 
@@ -169,19 +174,17 @@ def _commit_refusal(group: Group | None, request: OffsetCommit, version: int) ->
     return ErrorCode.STALE_MEMBER_EPOCH if epoch > member.epoch else ErrorCode.NONE
 
 
-def _partition_refusal(
-    group: Group | None, settings: GroupSettings, request: OffsetCommit, offset: OffsetToCommit
-) -> ErrorCode:
+def _is_over(group: ConsumerGroup, request: OffsetCommit) -> bool:
+    member = group.members.get(request.member_id)
+    return member is not None and request.generation_or_epoch != member.epoch
+
+
+def _stale(group: Group | None, request: OffsetCommit, offset: OffsetToCommit) -> ErrorCode:
     """An epoch that is over is good for what the member has held since, so that a rebalance does not spoil commits."""
-    epoch, member = request.generation_or_epoch, None
-    if isinstance(group, ConsumerGroup):
-        member = group.members.get(request.member_id)
-    if member is not None and epoch != member.epoch:
-        since = member.since.get((offset.topic_id, offset.partition))
-        if since is None or epoch < since:
-            return ErrorCode.STALE_MEMBER_EPOCH
-    too_long = len((offset.metadata or "").encode()) > settings.offset_metadata_bytes_max
-    return ErrorCode.OFFSET_METADATA_TOO_LARGE if too_long else ErrorCode.NONE
+    assert isinstance(group, ConsumerGroup)
+    since = group.members[request.member_id].since.get((offset.topic_id, offset.partition))
+    is_stale = since is None or request.generation_or_epoch < since
+    return ErrorCode.STALE_MEMBER_EPOCH if is_stale else ErrorCode.NONE
 
 
 def _renew_session(group: Group | None, turn: Turn, member_id: str) -> None:

@@ -103,6 +103,10 @@ class CommitLog:
             self._head.metrics.conflicts.inc()
         return result
 
+    def submit(self, decide: Callable[[View], Decision[A]], *, txn_id: str) -> asyncio.Future[CommitResult[A]]:
+        """`commit` for those who would rather be called: transactions are decided in the order in which they are submitted."""
+        return self._committer.submit(decide, txn_id, None)
+
     async def refresh(self) -> Snapshot:
         """The snapshot, no older than this call."""
         self._refreshes += 1

@@ -89,11 +89,10 @@ class KeysDraft:
     def freeze(self) -> Keys:
         if not self._changes:
             return self._base
-        old = self._base.map
-        weight_bytes = self._base.weight_bytes
-        for key, entry in self._changes.items():
-            weight_bytes += _weight_bytes(key, entry) - _weight_bytes(key, old.get(key))
-        return Keys(old.merged(self._changes), weight_bytes)
+        lost: list[tuple[str, Entry]] = []
+        merged = self._base.map.merged(self._changes, lost)
+        gained = [(key, entry) for key, entry in self._changes.items() if isinstance(entry, Entry)]
+        return Keys(merged, self._base.weight_bytes + _weight_bytes(gained) - _weight_bytes(lost))
 
 
 class KeysPart:
@@ -122,5 +121,5 @@ class KeysPart:
         return Keys(SortedMap.build(keys, entries), weight_bytes)
 
 
-def _weight_bytes(key: str, entry: Entry | Absent | None) -> int:
-    return len(entry.value) + len(key) + _OVERHEAD_BYTES if isinstance(entry, Entry) else 0
+def _weight_bytes(rows: list[tuple[str, Entry]]) -> int:
+    return sum([len(entry.value) + len(key) for key, entry in rows]) + _OVERHEAD_BYTES * len(rows)

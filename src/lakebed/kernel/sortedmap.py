@@ -1,7 +1,7 @@
 """An immutable ordered map: a list of sorted leaves that versions share.
 
 Invariant: a map never changes. `merged` copies only the leaves it touches and the list of leaves, so a snapshot costs nothing
-to keep and a change costs a few short copies, however large the map is.
+to keep and a change costs a few short copies, however large the map is. Leaves whose keys are the same share their keys.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ V = TypeVar("V")
 
 _LEAF_MAX = 512
 _LEAF_FILL = 256
+_NOTHING: tuple[list[Any], list[Any]] = ([], [])
 
 
 class Absent:
@@ -65,10 +66,37 @@ class SortedMap(Generic[K, V]):
             high = len(keys) if end is None or keys[-1] < end else bisect_left(keys, end)
             yield from zip(keys[low:high], values[low:high], strict=True)
 
-    def merged(self, changes: Mapping[K, V | Absent]) -> SortedMap[K, V]:
-        """This map with `changes` applied; a key changed to `ABSENT` is removed."""
-        if not changes:
-            return self
+    def merged(self, changes: Mapping[K, V | Absent], lost: list[tuple[K, V]] | None = None) -> SortedMap[K, V]:
+        """This map with `changes` applied; a key changed to `ABSENT` is removed. `lost` gets what was there before."""
+        swapped, rest = self._swapped(changes, lost)
+        if rest and lost is not None:
+            lost += [(key, value) for key in rest if (value := self.get(key)) is not None]
+        return swapped._edited(rest) if rest else swapped
+
+    def _swapped(
+        self, changes: Mapping[K, V | Absent], lost: list[tuple[K, V]] | None
+    ) -> tuple[SortedMap[K, V], dict[K, V | Absent]]:
+        """With new values for keys that are here, which is what most changes are; and the changes that are left."""
+        firsts, leaves, fresh = self._firsts, self._leaves.copy(), set[int]()
+        rest: dict[K, V | Absent] = {}
+        for key, value in changes.items():
+            at = bisect_right(firsts, key) - 1
+            keys, values = leaves[at] if at >= 0 else _NOTHING
+            place = bisect_left(keys, key)
+            if isinstance(value, Absent) or place == len(keys) or keys[place] != key:
+                rest[key] = value
+                continue
+            if at not in fresh:
+                fresh.add(at)
+                values = values.copy()
+                leaves[at] = (keys, values)
+            if lost is not None:
+                lost.append((key, values[place]))
+            values[place] = value
+        return (SortedMap(firsts, leaves, self._size) if fresh else self), rest
+
+    def _edited(self, changes: Mapping[K, V | Absent]) -> SortedMap[K, V]:
+        """With keys that come or go."""
         if len(changes) * 4 > self._size:
             return self._rebuilt(changes)
         firsts, leaves, size = self._firsts.copy(), self._leaves.copy(), self._size

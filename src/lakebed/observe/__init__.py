@@ -7,10 +7,12 @@ from lakebed.observe.health import CheckResult, Health, HealthReport, Probe
 from lakebed.observe.logs import Logger, Logs, correlated
 from lakebed.observe.metrics import CONTENT_TYPE, Counter, Gauge, Histogram, Metrics, timed
 from lakebed.observe.reach import Reach
+from lakebed.observe.tallies import Counted, Tallies, Tally
 
 __all__ = [
     "CONTENT_TYPE",
     "CheckResult",
+    "Counted",
     "Counter",
     "Gauge",
     "Health",
@@ -21,6 +23,8 @@ __all__ = [
     "Metrics",
     "Probe",
     "Reach",
+    "Tallies",
+    "Tally",
     "correlated",
     "timed",
 ]

@@ -15,6 +15,7 @@ from prometheus_client.metrics_core import Metric
 
 from lakebed.clock import Clock
 from lakebed.errors import Invalid
+from lakebed.observe.tallies import Counted, Tallies
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "lakebed"
@@ -25,6 +26,7 @@ TIME_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.
 __all__ = ["CONTENT_TYPE", "TIME_BUCKETS_S", "Counter", "Gauge", "Histogram", "Metrics", "timed"]
 
 Instrument = TypeVar("Instrument", Counter, Gauge, Histogram)
+Source = TypeVar("Source", Counted, Tallies)
 
 
 class Metrics:
@@ -54,6 +56,17 @@ class Metrics:
             name, labels, Histogram(name, help, labels, namespace=PREFIX, registry=self._registry, buckets=buckets)
         )
 
+    def counted(self, name: str, help: str) -> Counted:
+        """A counter without labels of what happens too often for a lock each time."""
+        return self._told(Counted(f"{PREFIX}_{name}", help))
+
+    def tallies(
+        self, counter: tuple[str, str], histogram: tuple[str, str], label: str, buckets: Sequence[float]
+    ) -> Tallies:
+        """The same by one label, with the times it took; `counter` and `histogram` are names with their help."""
+        named = [(f"{PREFIX}_{name}", help) for name, help in (counter, histogram)]
+        return self._told(Tallies(named[0], named[1], label, buckets))
+
     def value(self, sample: str, **labels: str) -> float | None:
         """One sample by the name it is exposed under, such as `lakebed_kernel_commits_total`."""
         return self._registry.get_sample_value(sample, labels)
@@ -61,6 +74,10 @@ class Metrics:
     def text(self) -> bytes:
         """Everything, in the Prometheus text format (`CONTENT_TYPE`)."""
         return generate_latest(_WithoutBirthTimes(self._registry))
+
+    def _told(self, source: Source) -> Source:
+        self._registry.register(source)
+        return source
 
     def _known(self, kind: type[Instrument], name: str, labels: Sequence[str]) -> Instrument | None:
         if name not in self._made:

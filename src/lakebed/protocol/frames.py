@@ -48,12 +48,12 @@ def read_frame_size(prefix: Buffer, limit_bytes: int = MAX_FRAME_BYTES, position
     """The size that the four bytes at `position` announce; refused when too small for a header or over the limit."""
     if len(prefix) - position < SIZE_BYTES:
         raise Invalid(f"A frame's size takes {SIZE_BYTES} bytes, {len(prefix) - position} are here", _REMEDY)
-    (size,) = _SIZE.unpack_from(prefix, position)
+    size: int = _SIZE.unpack_from(prefix, position)[0]
     if size < MIN_REQUEST_BYTES:
         raise Invalid(f"A frame announces {size} bytes, too few for a header", _REMEDY)
     if size > limit_bytes:
         raise Invalid(f"A frame announces {size} bytes, more than {limit_bytes}", "Send smaller requests")
-    return int(size)
+    return size
 
 
 def read_request_header(frame: Buffer) -> RequestHeader:
@@ -61,10 +61,10 @@ def read_request_header(frame: Buffer) -> RequestHeader:
     view = frame if type(frame) is memoryview else memoryview(frame)
     try:
         key, version, correlation_id = _FIXED.unpack_from(view, 0)
-        style = request_header_version(key, version)
+        style = _STYLES.get((key, version)) or request_header_version(key, version)
         client_id, position = (None, _FIXED.size) if style == 0 else _read_client_id(view)
         if style == 2:
-            position = _skip_header_tags(view, position)
+            position = position + 1 if view[position] == 0 else _skip_header_tags(view, position)
     except (IndexError, struct.error):
         raise Invalid(f"A request header does not fit in {len(view)} bytes", _REMEDY) from None
     return RequestHeader(key, version, correlation_id, client_id, position)
@@ -86,7 +86,7 @@ def response_frame(api: int, version: int, correlation_id: int, message: Message
     pieces: list[Buffer] = [b""]
     cuts: list[int] = []
     codec.encode_response(api, version, message, pieces, cuts)
-    if response_header_version(api, version) == 1:
+    if (api, version) in _FLEXIBLE_ANSWERS:
         pieces[0] = _FLEXIBLE_HEAD.pack(_total(pieces, _FLEXIBLE_HEAD.size), correlation_id, 0)
     else:
         pieces[0] = _HEAD.pack(_total(pieces, _HEAD.size), correlation_id)
@@ -160,3 +160,9 @@ def _join(pieces: list[Buffer], cuts: list[int]) -> list[Buffer]:
     if start < len(pieces):
         segments.append(b"".join(pieces[start:]))
     return segments
+
+
+# Both are asked for every request, so what the two functions above say of versions that have a codec is kept.
+_CODED = [(key, version) for key, row in INDEX.items() for version in range(row[1], row[2] + 1)]
+_STYLES = {(key, version): request_header_version(key, version) for key, version in _CODED}
+_FLEXIBLE_ANSWERS = frozenset(pair for pair in _CODED if response_header_version(*pair) == 1)

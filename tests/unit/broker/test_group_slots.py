@@ -191,7 +191,12 @@ async def test_leader_that_is_fenced_in_the_log_stops_at_its_next_commit(
         await take_fence(log, resource, fence_token(log.current, resource) + 1, "a later holder")
         assert await beat(wire, "g", member) == ErrorCode.NONE
         assert await commit(wire, "h", "t", 1) in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        assert (await join(wire, "g", member.member_id)).error_code == ErrorCode.NOT_COORDINATOR
+        told = await join(wire, "g", member.member_id)
+        assert (told.error_code, told.generation_id) == (ErrorCode.NONE, member.generation_id + 1)
+        request = sync_group.SyncGroupRequest("g", told.generation_id, member.member_id)
+        synced = await wire.ask(Api.SYNC_GROUP, 3, request)
+        assert isinstance(synced, sync_group.SyncGroupResponse)
+        assert synced.error_code == ErrorCode.NOT_COORDINATOR
         assert await beat(wire, "g", member) != ErrorCode.NONE
         async with asyncio.timeout(PATIENCE_S):
             while await beat(wire, "g", member) != ErrorCode.NONE:  # it gives the lease back, and takes it anew

@@ -151,7 +151,7 @@ class Shell:
         for step in held:
             self.perform(step)
 
-    def run(self, effects: list[Effect]) -> None:
+    def run(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Answer):
                 assert effect.ticket not in self.answers, "a request is answered once"

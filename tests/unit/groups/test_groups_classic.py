@@ -327,7 +327,7 @@ def test_takeover_of_a_preparing_group_lets_members_join_again_into_a_greater_ge
     assert phase(shell) == Phase.STABLE
     ticket = shell.join(follower, protocols=[("range", b"new")])
     rejoined_ticket = shell.join(leader)
-    assert shell.answers[ticket].generation_id == shell.answers[rejoined_ticket].generation_id == 2
+    assert shell.answers[ticket].generation_id == shell.answers[rejoined_ticket].generation_id == 3
 
 
 def test_holder_that_slept_cannot_commit() -> None:

@@ -3,6 +3,7 @@
 from lakebed.broker.coordination.catalog import GroupTopics
 from lakebed.broker.coordination.leader import SlotLeader
 from lakebed.broker.coordination.refusals import Loading, NotCoordinator, group_code
+from lakebed.broker.coordination.reply import Reply
 from lakebed.broker.coordination.slots import Slots
 
-__all__ = ["GroupTopics", "Loading", "NotCoordinator", "SlotLeader", "Slots", "group_code"]
+__all__ = ["GroupTopics", "Loading", "NotCoordinator", "Reply", "SlotLeader", "Slots", "group_code"]

@@ -1,26 +1,29 @@
 """The leader of one slot: commits the steps of its coordinator in order, runs their effects, and rings its timers.
 
-Steps that only store offsets and come in one turn of the loop share a transaction; a step of another kind first sends off
-those before it.
+Steps that only store offsets go with those of other slots; a step of another kind first sends off those before it.
 
 Invariant: nothing is answered that is not committed, and nothing is decided once the lease is not surely held. Whatever
-wakes up late is refused by the fence in the log.
+wakes up late is refused by the fence in the log. An answer may bring its connection's next request at once, so answers are
+given last, when all else that goes with them is done.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from typing import Any, TypeAlias, TypeVar
 
+from lakebed.broker.coordination.gathering import Gathering
 from lakebed.broker.coordination.group_metrics import GroupMetrics
 from lakebed.broker.coordination.refusals import Loading, NotCoordinator
-from lakebed.clock import Clock
+from lakebed.broker.coordination.reply import Reply
+from lakebed.clock import Clock, within
 from lakebed.errors import Closed, Fenced, LakebedError, Unavailable
-from lakebed.groups import Answer, Arm, Coordinator, Effect, Fence, Step, Timers, decide_together
-from lakebed.kernel import CommitLog, Committed, Decision, View
+from lakebed.groups import Answer, Arm, Coordinator, Effect, Fence, Step, Timers
+from lakebed.kernel import CommitLog, CommitResult, Committed, View
 from lakebed.objects import Lease
 from lakebed.observe import Logger
 
@@ -31,7 +34,6 @@ Make: TypeAlias = Callable[[Coordinator, int], Step]
 _RELOAD_PAUSE_S = 0.2
 _LAST_COMMITS_S = 5.0
 _GROUPS_AT_ONCE = 100
-_GATHERED_MAX = 512
 
 
 class SlotLeader:
@@ -43,18 +45,20 @@ class SlotLeader:
         fence: Fence,
         lease: Lease,
         log: CommitLog,
+        gathering: Gathering,
         clock: Clock,
         logger: Logger,
         metrics: GroupMetrics,
     ) -> None:
         self.lease = lease
-        self._coordinator, self._fence = coordinator, fence
+        self._coordinator, self._fence, self._gathering = coordinator, fence, gathering
         self._log, self._clock, self._logger, self._metrics = log, clock, logger, metrics
         self._loop = asyncio.get_running_loop()
         self._numbers = count(1)
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._gathered: list[Step] = []
+        self._waiting: dict[int, Reply] = {}
+        self._reloads: set[asyncio.Task[None]] = set()
+        self._under_way = 0
+        self._quiet = asyncio.Event()
         self._timers = Timers()
         self._alarm: asyncio.Task[None] | None = None
         self._alarm_s = 0.0
@@ -84,16 +88,22 @@ class SlotLeader:
         self._loaded = True
 
     async def ask(self, make: Make) -> Any:
-        """The answer to a request, when it comes. Whoever stops waiting is forgotten."""
-        ticket, answer = self._begin(make)
-        try:
-            return await answer
-        finally:
-            self._waiting.pop(ticket, None)
+        """The answer to a request, when it comes."""
+        return await self.submit(make).wait()
 
-    def submit(self, make: Make) -> asyncio.Future[Any]:
-        """The same for a request that is not worth a task of its own: its answer never waits for another client."""
-        return self._begin(make)[1]
+    def submit(self, make: Make) -> Reply:
+        """The same without a task. Whoever stops waiting cancels the reply. Ask `Slots.leader` for the leader just before."""
+        if self._over or not self._loaded:
+            self._check()
+        ticket = next(self._numbers)
+        try:
+            step = make(self._coordinator, ticket)
+        except Unavailable as error:
+            raise Loading(error.problem, error.remedy) from error
+        reply = self._waiting[ticket] = Reply(partial(self._waiting.pop, ticket, None))
+        if not step.gathered:
+            self._perform(step)
+        return reply
 
     def look(self, see: Callable[[Coordinator, View], T]) -> T:
         """What `see` finds, now; it changes nothing."""
@@ -124,9 +134,11 @@ class SlotLeader:
     async def stop(self) -> None:
         """Take no more, let commits under way end, refuse whoever still waits."""
         self._over = True
-        self._send_gathered()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=_LAST_COMMITS_S)
+        self._gathering.send()
+        if self._under_way:
+            self._quiet.clear()
+            with suppress(TimeoutError):
+                await within(_LAST_COMMITS_S, self._quiet.wait())
         self.give_up()
 
     def give_up(self) -> None:
@@ -137,76 +149,80 @@ class SlotLeader:
         self._refuse(self._coordinator.give_up(), _not_coordinator())
         self._refuse(list(self._waiting), _not_coordinator())
 
-    def _check(self) -> None:
-        if not self.leads:
-            raise _not_coordinator()
-        if not self._loaded:
-            raise Loading("the groups of this slot are being loaded", "Retry in a moment")
+    def committed(self, steps: Sequence[Step]) -> None:
+        """Steps are in the log: what follows from them may happen."""
+        self._landed(len(steps))
+        self._count(steps)
+        self._run([effect for step in steps for effect in self._coordinator.settle(step)])
 
-    def _begin(self, make: Make) -> tuple[int, asyncio.Future[Any]]:
-        self._check()
-        ticket = next(self._numbers)
-        try:
-            step = make(self._coordinator, ticket)
-        except Unavailable as error:
-            raise Loading(error.problem, error.remedy) from error
-        answer = self._waiting[ticket] = self._loop.create_future()
-        self._perform(step)
-        return ticket, answer
-
-    def _perform(self, step: Step) -> None:
-        """Commit a step in its turn; tasks start in the order they are made, and so are submitted in it."""
-        if not step.commits:
-            self._run(self._coordinator.settle(step))
-        elif step.is_plain:
-            self._gather(step)
-        else:
-            self._send_gathered()
-            self._start(self._commit([step], step.decide))
-
-    def _gather(self, step: Step) -> None:
-        if not self._gathered:
-            self._loop.call_soon(self._send_gathered)
-        self._gathered.append(step)
-        if len(self._gathered) >= _GATHERED_MAX:
-            self._send_gathered()
-
-    def _send_gathered(self) -> None:
-        steps, self._gathered = self._gathered, []
-        if steps:
-            self._start(self._commit(steps, partial(decide_together, steps)))
-
-    async def _commit(self, steps: Sequence[Step], decide: Callable[[View], Decision[Any]]) -> None:
-        txn_id = f"{self._fence.resource}:{self._fence.token}:{next(self._numbers)}"
-        try:
-            result = await self._log.commit(decide, txn_id=txn_id)
-        except (Fenced, Closed):
+    def failed(self, steps: Sequence[Step], error: LakebedError) -> None:
+        """Nobody knows the groups any more: refuse their requests, and load them again. Or the slot is lost."""
+        self._landed(len(steps))
+        if isinstance(error, (Fenced, Closed)):
             self.give_up()
             return
-        except LakebedError as error:
-            await self._fail(steps, error)
-            return
-        if isinstance(result, Committed):
-            self._count(steps)
-            self._run([effect for step in steps for effect in self._coordinator.settle(step)])
-        else:
-            await self._fail(steps, Unavailable(f"a step of group {steps[0].group_id} came to {result}", "Retry"))
-
-    def _count(self, steps: Sequence[Step]) -> None:
-        self._metrics.commits.inc(len(steps))
-        self._metrics.rebalances.inc(sum(step.rebalances for step in steps))
-        self._metrics.offsets.inc(sum(len(step.changes) for step in steps if step.is_plain))
-
-    async def _fail(self, steps: Sequence[Step], error: LakebedError) -> None:
-        """Nobody knows the groups any more: refuse their requests, then load them as they have come to be."""
         group_ids = dict.fromkeys(step.group_id for step in steps)
         self._logger.warning("groups are loaded again", groups=list(group_ids), error=str(error))
         for step in steps:
             self._refuse(self._coordinator.fail(step), Unavailable(error.problem, "Retry"))
         for group_id in group_ids:
             self._timers.drop_group(group_id)
-        self._send_gathered()
-        await self._clock.sleep(0)  # what was performed in this turn of the loop must be submitted before the refresh
+        self._gathering.send()
+        task = self._loop.create_task(self._reload(group_ids))
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
+
+    def _check(self) -> None:
+        if not self.leads:
+            raise _not_coordinator()
+        if not self._loaded:
+            raise Loading("the groups of this slot are being loaded", "Retry in a moment")
+
+    def _perform(self, step: Step) -> None:
+        """Commit a step in its turn: the log decides in the order of submission."""
+        if not step.commits:
+            self._metrics.rebalances.inc(step.rebalances)
+            self._run(self._coordinator.settle(step))
+            return
+        self._under_way += 1
+        if step.is_plain:
+            self._gathering.add(self, step)
+        else:
+            self._gathering.send()
+            self._submit(step)
+
+    def _submit(self, step: Step) -> None:
+        txn_id = f"{self._fence.resource}:{self._fence.token}:{next(self._numbers)}"
+        try:
+            result = self._log.submit(step.decide, txn_id=txn_id)
+        except LakebedError as error:
+            self.failed([step], error)
+        else:
+            result.add_done_callback(partial(self._ended, step))
+
+    def _ended(self, step: Step, outcome: asyncio.Future[CommitResult[Any]]) -> None:
+        error = outcome.exception()
+        if error is not None and not isinstance(error, LakebedError):
+            raise error
+        if error is not None:
+            self.failed([step], error)
+        elif isinstance(result := outcome.result(), Committed):
+            self.committed([step])
+        else:
+            self.failed([step], Unavailable(f"a step of group {step.group_id} came to {result}", "Retry"))
+
+    def _landed(self, count: int) -> None:
+        self._under_way -= count
+        if not self._under_way:
+            self._quiet.set()
+
+    def _count(self, steps: Sequence[Step]) -> None:
+        self._metrics.commits.inc(sum(step.requests for step in steps))
+        self._metrics.rebalances.inc(sum(step.rebalances for step in steps))
+        self._metrics.offsets.inc(sum(len(step.changes) for step in steps if step.is_plain))
+
+    async def _reload(self, group_ids: Iterable[str]) -> None:
+        """Load groups as they have come to be, once the fate of all that was submitted for them is known."""
         while not self._over:
             try:
                 await self._log.refresh()
@@ -220,23 +236,32 @@ class SlotLeader:
                 return
 
     def _run(self, effects: Iterable[Effect]) -> None:
-        now_s = self._clock.monotonic_s()
+        now_s, answers = self._clock.monotonic_s(), []
         for effect in effects:
             if isinstance(effect, Answer):
-                answer = self._waiting.pop(effect.ticket, None)
-                if answer is not None and not answer.done():
-                    answer.set_result(effect.response)
+                answers.append(effect)
             elif isinstance(effect, Arm):
                 self._timers.arm(effect.timer, now_s + effect.delay_ms / 1000)
             else:
                 self._timers.cancel(effect.timer)
         self._set_alarm()
+        for answer in answers:
+            reply = self._waiting.pop(answer.ticket, None)
+            if reply is not None:
+                self._give(reply, answer.response)
+
+    def _give(self, reply: Reply, response: Any) -> None:
+        try:
+            reply.set_result(response)
+        except Exception as error:  # the trouble of one connection is not that of the next
+            self._logger.error("an answer could not be given", error=str(error), exc_info=error)
 
     def _refuse(self, tickets: Iterable[int], error: LakebedError) -> None:
+        """Soon: what the refusals bring about must not come between the steps of whoever refuses."""
         for ticket in tickets:
-            answer = self._waiting.pop(ticket, None)
-            if answer is not None and not answer.done():
-                answer.set_exception(error)
+            reply = self._waiting.pop(ticket, None)
+            if reply is not None:
+                self._loop.call_soon(reply.set_exception, error)
 
     def _set_alarm(self) -> None:
         due_s = self._timers.next_due()
@@ -256,11 +281,6 @@ class SlotLeader:
             for timer in self._timers.take_due(self._clock.monotonic_s()):
                 self._perform(self._coordinator.fired(timer))
             self._set_alarm()
-
-    def _start(self, work: Any) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _not_coordinator() -> NotCoordinator:

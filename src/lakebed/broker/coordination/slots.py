@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import Protocol
 
 from lakebed.broker.coordination.catalog import GroupTopics
+from lakebed.broker.coordination.gathering import Gathering
 from lakebed.broker.coordination.group_metrics import GroupMetrics
 from lakebed.broker.coordination.leader import SlotLeader
 from lakebed.broker.coordination.refusals import Loading, NotCoordinator
@@ -83,6 +84,7 @@ class Slots:
         self._sweep_interval_s = sweep_interval_s
         self._swept_s = clock.monotonic_s()
         self._holder = str(clock.uuid7())
+        self._gatherings = [Gathering(log, self._holder) for log in logs]
         self._led: dict[int, SlotLeader] = {}
         self._taking: dict[int, asyncio.Task[bool]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -253,7 +255,8 @@ class Slots:
             return False
         fence = Fence(resource, lease.token)
         coordinator, log = self._coordinator(slot, fence), self._log(slot)
-        leader = SlotLeader(coordinator, fence, lease, log, self._clock, self._logger, self._metrics)
+        gathering = self._gatherings[slot_domain(slot, len(self._logs))]
+        leader = SlotLeader(coordinator, fence, lease, log, gathering, self._clock, self._logger, self._metrics)
         self._led[slot] = leader
         self._spawn(self._follow(slot, leader))
         try:

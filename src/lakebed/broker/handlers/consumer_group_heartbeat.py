@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from lakebed.broker.connection import Answer
 from lakebed.broker.context import Call, Context
-from lakebed.broker.coordination import group_code
+from lakebed.broker.coordination import Reply, group_code
 from lakebed.broker.handlers.group_answers import answer_from
 from lakebed.errors import LakebedError
 from lakebed.protocol import Api
@@ -34,19 +32,19 @@ async def _look_and_hear(request: wire.ConsumerGroupHeartbeatRequest, call: Call
 def _hear(request: wire.ConsumerGroupHeartbeatRequest, call: Call, context: Context) -> Answer:
     try:
         leader = context.groups.leader(request.group_id)
-        promised = leader.submit(
-            lambda coordinator, ticket: coordinator.consumer_heartbeat(request, call.caller(ticket))
-        )
+        reply = leader.submit(lambda coordinator, ticket: coordinator.consumer_heartbeat(request, call.caller(ticket)))
     except LakebedError as error:
         return _refused(error)
-    return answer_from(promised, _answer)
+    return answer_from(reply, _answer)
 
 
-def _answer(promised: asyncio.Future[wire.ConsumerGroupHeartbeatResponse]) -> wire.ConsumerGroupHeartbeatResponse:
+def _answer(reply: Reply) -> wire.ConsumerGroupHeartbeatResponse:
     try:
-        return promised.result()
+        answer = reply.result()
     except LakebedError as error:
         return _refused(error)
+    assert isinstance(answer, wire.ConsumerGroupHeartbeatResponse)
+    return answer
 
 
 def _refused(error: LakebedError) -> wire.ConsumerGroupHeartbeatResponse:

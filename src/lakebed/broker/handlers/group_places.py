@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from lakebed.broker.lookup import TopicLookup
 from lakebed.protocol import ErrorCode
 from lakebed.streams import Topic
 
 Place: TypeAlias = tuple[bytes, int]
-
-
-class HasIndex(Protocol):
-    """A partition in a request."""
-
-    @property
-    def partition_index(self) -> int: ...
 
 
 class TopicFinder:
@@ -41,17 +34,6 @@ class TopicFinder:
         """Where the offset of a partition is kept; None when there is no such partition."""
         topic = self.topic(name, topic_id)
         return None if topic is None or topic.stream(partition) is None else (topic.id.bytes, partition)
-
-    def places(self, name: str, topic_id: bytes, partitions: Iterable[HasIndex]) -> list[Place | None]:
-        """The same for many partitions of a topic."""
-        topic = self.topic(name, topic_id)
-        if topic is None:
-            return [None for _ in partitions]
-        kept_by = topic.id.bytes
-        return [
-            None if topic.stream(each.partition_index) is None else (kept_by, each.partition_index)
-            for each in partitions
-        ]
 
     def refusal(self, name: str, topic_id: bytes) -> ErrorCode:
         """What is told of a place that there is not."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from lakebed.broker.connection import Answer
 from lakebed.broker.context import Call, Context
-from lakebed.broker.coordination import group_code
+from lakebed.broker.coordination import Reply, group_code
 from lakebed.broker.handlers.group_answers import answer_from
 from lakebed.errors import LakebedError
 from lakebed.protocol import Api
@@ -19,14 +17,16 @@ def handle(request: wire.HeartbeatRequest, call: Call, context: Context) -> Answ
     """Renew the member's session."""
     try:
         leader = context.groups.leader(request.group_id)
-        promised = leader.submit(lambda coordinator, ticket: coordinator.heartbeat(request, call.caller(ticket)))
+        reply = leader.submit(lambda coordinator, ticket: coordinator.heartbeat(request, call.caller(ticket)))
     except LakebedError as error:
         return wire.HeartbeatResponse(error_code=group_code(error))
-    return answer_from(promised, _answer)
+    return answer_from(reply, _answer)
 
 
-def _answer(promised: asyncio.Future[wire.HeartbeatResponse]) -> wire.HeartbeatResponse:
+def _answer(reply: Reply) -> wire.HeartbeatResponse:
     try:
-        return promised.result()
+        answer = reply.result()
     except LakebedError as error:
         return wire.HeartbeatResponse(error_code=group_code(error))
+    assert isinstance(answer, wire.HeartbeatResponse)
+    return answer

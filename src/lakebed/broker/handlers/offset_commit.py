@@ -3,52 +3,56 @@ group protocol, v10 names topics by id."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import TypeAlias
 
 from lakebed.broker.connection import Answer
 from lakebed.broker.context import Call, Context
-from lakebed.broker.coordination import group_code
+from lakebed.broker.coordination import Reply, group_code
 from lakebed.broker.handlers.group_answers import answer_from
-from lakebed.broker.handlers.group_places import Place, TopicFinder
+from lakebed.broker.handlers.group_places import Place
 from lakebed.errors import LakebedError
 from lakebed.groups import OffsetAnswer, OffsetCommit, OffsetToCommit
 from lakebed.protocol import Api, ErrorCode
 from lakebed.protocol import offset_commit as wire
+from lakebed.streams import Topic
 
 API, VERSIONS = Api.OFFSET_COMMIT, range(2, 11)
 
 _IDS_FROM = 10
 
-
-Places: TypeAlias = list[tuple[wire.OffsetCommitRequestTopic, list[Place | None]]]
-"""The topics of a request, each with where its offsets are kept; None where there is no such partition."""
+Found: TypeAlias = list[tuple[wire.OffsetCommitRequestTopic, bytes, Topic | None]]
+"""The topics of a request, each with its id and what is known of it; None where there is no such topic."""
 
 
 def handle(request: wire.OffsetCommitRequest, call: Call, context: Context) -> Answer:
     """Store what a group has read; what is of no topic is refused by itself."""
-    finder = TopicFinder(context.topics, by_id=call.version >= _IDS_FROM)
-    if finder.knows((topic.name, topic.topic_id) for topic in request.topics):
-        return _commit(request, call, context, finder)
-    return _look_and_commit(request, call, context, finder)
+    found = _found(request, call, context)
+    if None in [topic for _, _, topic in found]:
+        return _look_and_commit(request, call, context)
+    return _commit(request, call, context, found)
 
 
-async def _look_and_commit(
-    request: wire.OffsetCommitRequest, call: Call, context: Context, finder: TopicFinder
-) -> Answer:
+async def _look_and_commit(request: wire.OffsetCommitRequest, call: Call, context: Context) -> Answer:
     try:
-        await finder.know((topic.name, topic.topic_id) for topic in request.topics)
+        await context.topics.refresh()
     except LakebedError as error:
-        return _refused(_places(request, finder), finder, group_code(error))
-    return _commit(request, call, context, finder)
+        return _refused(_found(request, call, context), call, group_code(error))
+    return _commit(request, call, context, _found(request, call, context))
 
 
-def _commit(request: wire.OffsetCommitRequest, call: Call, context: Context, finder: TopicFinder) -> Answer:
-    places = _places(request, finder)
-    offsets = _offsets(places)
+def _found(request: wire.OffsetCommitRequest, call: Call, context: Context) -> Found:
+    topics, found = context.topics, []
+    for asked in request.topics:
+        topic = topics.find(asked.name) if call.version < _IDS_FROM else topics.find_id(asked.topic_id)
+        found.append((asked, b"" if topic is None else topic.id.bytes, topic))
+    return found
+
+
+def _commit(request: wire.OffsetCommitRequest, call: Call, context: Context, found: Found) -> Answer:
+    offsets = _offsets(found)
     if not offsets:
-        return _refused(places, finder, ErrorCode.NONE)
+        return _refused(found, call, ErrorCode.NONE)
     commit = OffsetCommit(
         request.group_id,
         request.generation_id_or_member_epoch,
@@ -58,47 +62,58 @@ def _commit(request: wire.OffsetCommitRequest, call: Call, context: Context, fin
         request.retention_time_ms,
     )
 
-    def build(promised: asyncio.Future[OffsetAnswer]) -> wire.OffsetCommitResponse:
+    def build(reply: Reply) -> wire.OffsetCommitResponse:
         try:
-            found = promised.result()
+            answer = reply.result()
         except LakebedError as error:
-            return _refused(places, finder, group_code(error))
-        return _refused(places, finder, found.code) if found.code else _answer(places, finder, found.codes)
+            return _refused(found, call, group_code(error))
+        assert isinstance(answer, OffsetAnswer)
+        return _refused(found, call, answer.code) if answer.code else _answer(found, call, answer.codes)
 
     try:
         leader = context.groups.leader(request.group_id)
-        promised = leader.submit(lambda coordinator, ticket: coordinator.commit_offsets(commit, call.caller(ticket)))
+        reply = leader.submit(lambda coordinator, ticket: coordinator.commit_offsets(commit, call.caller(ticket)))
     except LakebedError as error:
-        return _refused(places, finder, group_code(error))
-    return answer_from(promised, build)
+        return _refused(found, call, group_code(error))
+    return answer_from(reply, build)
 
 
-def _places(request: wire.OffsetCommitRequest, finder: TopicFinder) -> Places:
-    return [(topic, finder.places(topic.name, topic.topic_id, topic.partitions)) for topic in request.topics]
-
-
-def _offsets(places: Places) -> list[OffsetToCommit]:
+def _offsets(found: Found) -> list[OffsetToCommit]:
     return [
-        OffsetToCommit(place[0], place[1], each.committed_offset, each.committed_leader_epoch, each.committed_metadata)
-        for topic, found in places
-        for each, place in zip(topic.partitions, found, strict=True)
-        if place is not None
+        OffsetToCommit(
+            topic_id, each.partition_index, each.committed_offset, each.committed_leader_epoch, each.committed_metadata
+        )
+        for asked, topic_id, topic in found
+        if topic is not None
+        for each in asked.partitions
+        if topic.stream(each.partition_index) is not None
     ]
 
 
-def _refused(places: Places, finder: TopicFinder, code: ErrorCode) -> wire.OffsetCommitResponse:
+def _refused(found: Found, call: Call, code: ErrorCode) -> wire.OffsetCommitResponse:
     """The same for all that could have been committed."""
-    return _answer(places, finder, {place: code for _, found in places for place in found if place is not None})
+    places = (
+        (topic_id, each.partition_index)
+        for asked, topic_id, topic in found
+        if topic is not None
+        for each in asked.partitions
+    )
+    return _answer(found, call, dict.fromkeys(places, code))
 
 
-def _answer(places: Places, finder: TopicFinder, codes: Mapping[Place, ErrorCode]) -> wire.OffsetCommitResponse:
+def _answer(found: Found, call: Call, codes: Mapping[Place, ErrorCode]) -> wire.OffsetCommitResponse:
     topics = []
-    for topic, found in places:
+    for asked, topic_id, topic in found:
+        unknown_id = topic is None and call.version >= _IDS_FROM
+        missing = ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         partitions = [
             wire.OffsetCommitResponsePartition(
-                each.partition_index, finder.refusal(topic.name, topic.topic_id) if place is None else codes[place]
+                each.partition_index,
+                missing
+                if topic is None or topic.stream(each.partition_index) is None
+                else codes[topic_id, each.partition_index],
             )
-            for each, place in zip(topic.partitions, found, strict=True)
+            for each in asked.partitions
         ]
-        topics.append(wire.OffsetCommitResponseTopic(topic.topic_id, partitions, topic.name))
+        topics.append(wire.OffsetCommitResponseTopic(asked.topic_id, partitions, asked.name))
     return wire.OffsetCommitResponse(topics=topics)
