@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import gc
 import sys
+from zipimport import zipimporter
 
+import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.daemon import manager
 
 from lakebed.pipeline.settle import tasks
@@ -22,6 +24,7 @@ def main() -> None:
     assert tasks.run is not None
     if sys.argv[1:2] == [_TASKS]:
         warm()
+        pa.array([0]).to_numpy()  # loads what Arrow loads when it first meets Python's values
     _forget_archives()
     gc.collect()
     gc.freeze()  # workers collect after every task, and what is loaded here never becomes garbage
@@ -30,10 +33,13 @@ def main() -> None:
 
 
 def _forget_archives() -> None:
-    """Spark puts its own packages on the path once more, as archives, whose directories Python would read anew for every task."""
+    """Spark loads its own packages out of archives, whose directories Python would read anew for every task: it looks for
+    changes in every place something was found in.
+    """
     sys.path[:] = [place for place in sys.path if not place.endswith(_ARCHIVES)]
-    for place in [place for place in sys.path_importer_cache if place.endswith(_ARCHIVES)]:
-        del sys.path_importer_cache[place]
+    for place, finder in list(sys.path_importer_cache.items()):
+        if isinstance(finder, zipimporter):
+            del sys.path_importer_cache[place]
 
 
 if __name__ == "__main__":

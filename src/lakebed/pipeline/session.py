@@ -33,6 +33,15 @@ PACKAGES: Mapping[Connector, str] = {
 
 _LOOPBACK = "127.0.0.1"
 _LOCAL = re.compile(r"local(?:\[([^,\]]+)\])?")
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Compiling a scheduler's code as far as it goes costs more than it ever gains."""
+_LIGHT_CONF = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Nor is code for a plan worth making that moves a few rows."""
 _LOG_LINES = """status = error
 rootLogger.level = {level}
 rootLogger.appenderRef.stderr.ref = stderr
@@ -58,13 +67,21 @@ def spark_session(
     app_name: str,
     connectors: Sequence[Connector] = (),
     conf: Mapping[str, str] | None = None,
+    driver_works: bool = True,
 ) -> SparkSession:
-    """A session as the settings want it; the process's own if it has one already. The caller stops it."""
+    """A session as the settings want it; the process's own if it has one already. The caller stops it.
+
+    `driver_works` is false when Java has nothing to do but to hand out tasks in Python.
+    """
     if settings.spark.remote is not None:
         return _remote(settings.spark.remote, app_name, conf or {})
     master = retrying(settings.spark.master, settings.settle.task_attempts)
     _prepare_environment(settings, local=is_local(master))
-    wanted = _classic_conf(settings, master, connectors) | named_conf(settings.spark.conf) | dict(conf or {})
+    wanted = _classic_conf(settings, master, connectors)
+    if is_local(master) and not driver_works:
+        wanted |= _LIGHT_CONF
+        wanted[_JAVA_OPTIONS] += f" {_LIGHT_JAVA}"
+    wanted |= named_conf(settings.spark.conf) | dict(conf or {})
     builder = SparkSession.builder.master(master).appName(app_name)
     for name, value in wanted.items():
         builder = builder.config(name, value)
@@ -118,7 +135,7 @@ def _classic_conf(settings: Settings, master: str, connectors: Sequence[Connecto
     log_file = _log_file(_level(settings))
     conf = {
         "spark.driver.memory": settings.spark.driver_memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_file.as_uri()}",
+        _JAVA_OPTIONS: f"-Dlog4j2.configurationFile={log_file.as_uri()}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.task.maxFailures": str(settings.settle.task_attempts),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
+from zipimport import zipimporter
 
 import pytest
 
 from lakebed.errors import Invalid
+from lakebed.pipeline import daemon
 from lakebed.pipeline.java import find_java, java_home
 from lakebed.pipeline.session import is_local, named_conf, retrying
 from lakebed.pipeline.shipping import archive
@@ -100,3 +104,18 @@ def test_the_shipped_archive_unpacks_itself_and_keeps_compiled_code_outside(tmp_
     assert module.startswith(str(tmp_path / "lakebed" / "shipped"))
     assert cache.startswith(str(tmp_path / "lakebed" / "numba"))
     assert archive("9.9").name == shipped.name
+
+
+def test_archives_that_were_loaded_from_are_not_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with zipfile.ZipFile(tmp_path / "spark.zip", "w") as packed:
+        packed.writestr("packed_package/__init__.py", "")
+        packed.writestr("packed_package/inner.py", "")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "spark.zip"), *sys.path])
+    monkeypatch.setattr(sys, "path_importer_cache", dict(sys.path_importer_cache))
+    importlib.import_module("packed_package.inner")
+    assert any(isinstance(finder, zipimporter) for finder in sys.path_importer_cache.values())
+    daemon._forget_archives()
+    assert not any(isinstance(finder, zipimporter) for finder in sys.path_importer_cache.values())
+    assert str(tmp_path / "spark.zip") not in sys.path

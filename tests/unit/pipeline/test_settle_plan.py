@@ -82,14 +82,14 @@ def test_a_sealed_stream_is_left_alone() -> None:
 
 def test_much_data_becomes_files_of_about_the_target_size() -> None:
     index = Index()
-    for _ in range(100):
+    for _ in range(400):
         index.add("wal", 5 * MB)
     orders = settle_orders(index.view(), TOPIC, LIMITS)
     sizes = [order.size_bytes for order in orders]
     assert len(orders) == 4
     assert max(sizes) - min(sizes) <= 5 * MB
-    assert ranges(orders) == [(0, 250), (250, 500), (500, 750), (750, 1000)]
-    assert orders[-1].cumulative_size == 500 * MB
+    assert ranges(orders) == [(0, 1000), (1000, 2000), (2000, 3000), (3000, 4000)]
+    assert orders[-1].cumulative_size == 2000 * MB
 
 
 def test_files_are_cut_by_how_much_smaller_earlier_ones_have_become() -> None:

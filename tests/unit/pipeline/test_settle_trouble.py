@@ -6,11 +6,12 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
-from lakebed.config import LeaseSettings, Seconds, SettleSettings, TablesSettings
+from lakebed.config import ByteCount, LeaseSettings, Seconds, SettleSettings, TablesSettings
 from lakebed.errors import Corrupt, Fenced, Unavailable
 from lakebed.pipeline import Event, HereRunner, Rounds
 from lakebed.records import Codec, Record, build_batch, read_header
@@ -339,3 +340,19 @@ async def test_an_empty_root_needs_no_settler(tmp_path: Path) -> None:
     async with settle_world(tmp_path / "root") as world:
         await world.topic()
         await Rounds(world.root, lambda: pytest.fail("nothing is due"), lambda event: None).once()
+
+
+async def test_a_file_that_outgrows_its_plan_is_followed_by_another(tmp_path: Path) -> None:
+    small = SettleSettings(target_file_bytes=ByteCount(1_000_000), row_group_bytes=ByteCount(100_000))
+    async with settle_world(tmp_path / "root", settle=small) as world:
+        topic = await world.topic()
+        chance = Random(7)
+        values = [chance.randbytes(100_000) for _ in range(40)]
+        for value in values:
+            await world.send(topic, 0, value)
+        await world.settle_all()
+        entries = await world.index(topic)
+        assert [entry.size // 500_000 for entry in entries] == [3, 3, 2]
+        assert [entry.offset_start for entry in entries[1:]] == [entry.offset_end for entry in entries[:-1]]
+        assert entries[0].cumulative_size < entries[1].cumulative_size < entries[2].cumulative_size
+        await world.assert_settled(topic, [(0, at, value) for at, value in enumerate(values)])

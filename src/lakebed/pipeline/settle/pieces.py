@@ -13,6 +13,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from lakebed.objects import ObjectStore
+from lakebed.pipeline.settle.pages import PageSink
 from lakebed.pipeline.settle.reading import Batch, batches_of
 from lakebed.pipeline.settle.specs import FileOrder, FileOutcome, KeptPiece, Letter, Workplace, WrittenFile
 from lakebed.pipeline.settle.writing import ParquetRows
@@ -28,8 +29,12 @@ _DAY_US = 86_400_000_000
 class Pieces:
     """The pieces of one order, in the making."""
 
-    def __init__(self, store: ObjectStore, place: Workplace, order: FileOrder, attempt: str) -> None:
+    def __init__(
+        self, store: ObjectStore, place: Workplace, order: FileOrder, attempt: str, sink: PageSink | None = None
+    ) -> None:
+        """`sink` is the memory that files are written in, one after the other."""
         self._store, self._place, self._order, self._attempt = store, place, order, attempt
+        self._sink = PageSink() if sink is None else sink
         self._schema = pa.ipc.read_schema(pa.py_buffer(place.schema))
         self._pieces: list[WrittenFile | KeptPiece] = []
         self._letters: list[Letter] = []
@@ -49,6 +54,7 @@ class Pieces:
         """The next rows, as the decoder gives them."""
         for part in self._by_day(between_offsets(rows, 0, self._limit)):
             await self._turn(part)
+            await self._roll(part)
             await asyncio.to_thread(self._rows.add, part)
 
     async def add_settled(self, rows: pa.Table) -> None:
@@ -99,19 +105,19 @@ class Pieces:
         ref = TableRef(place.topic, place.topic_id)
         path = data_file(ref, order.partition, self._at, end, self._attempt)
         finished = await asyncio.to_thread(self._rows.finish)
-        await self._store.put(path, memoryview(finished.body))
+        await self._store.put(path, finished.body)
         return WrittenFile(
             path=path,
             offset_start=self._at,
             offset_end=end,
-            size_bytes=finished.body.size,
+            size_bytes=finished.body.nbytes,
             sha256=finished.sha256,
             cumulative_size=_cumulative(order, end),
             footer=finished.footer,
         )
 
     def _fresh(self) -> ParquetRows:
-        return ParquetRows(self._schema, self._order.partition, self._place.row_group_bytes)
+        return ParquetRows(self._schema, self._order.partition, self._place.row_group_bytes, self._sink)
 
     def _by_day(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Runs of rows of one day, where tables want files of one day."""
@@ -122,6 +128,11 @@ class Pieces:
         changes = [0, *((days[1:] != days[:-1]).nonzero()[0] + 1).tolist(), rows.num_rows]
         for start, end in pairwise(changes):
             yield rows.slice(start, end - start)
+
+    async def _roll(self, rows: pa.RecordBatch) -> None:
+        """Begin a new file when this one has become larger than was planned."""
+        if rows.num_rows and self._rows.file_bytes >= self._place.file_bytes_max:
+            await self._close(rows.column("offset")[0].as_py())
 
     async def _turn(self, rows: pa.RecordBatch) -> None:
         """Begin a new file with the first row of another day."""

@@ -22,7 +22,9 @@ _ENTRIES_MAX, _FILES_MAX = 10_000, 1000
 _ENTRY_COMMIT_BYTES, _FILE_COMMIT_BYTES = 400, 4000
 """What an entry that is replaced, and a file that is written, may take of a commit."""
 _TASK_BYTES, _TASK_FILES = 32_000_000, 64
-_SHRINK_AT_FIRST, _SHRINK_MIN, _SHRINK_MAX = 1.0, 0.02, 1.5
+_SHRINK_MIN, _SHRINK_MAX = 0.02, 1.5
+_SHRINK_AT_FIRST = 0.25
+"""A guess. Where records shrink less, a task makes several files of its order; files that are too small would be rewritten."""
 _HISTORY = 16
 _GOOD_PART = 8
 _DAY_MS = 86_400_000
@@ -48,6 +50,11 @@ class Limits:
             files=max(1, min(_FILES_MAX, room // _FILE_COMMIT_BYTES)),
             small_files_max=settle.small_files_max,
         )
+
+    @property
+    def file_bytes_max(self) -> int:
+        """A file that grows larger is closed: what was planned as one becomes several."""
+        return self.target_bytes + self.target_bytes // 2
 
     @property
     def small_bytes(self) -> int:

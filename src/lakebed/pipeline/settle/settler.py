@@ -239,6 +239,7 @@ class Settler:
             topic_id=topic.id,
             schema=tables_room.parquet_schema().serialize().to_pybytes(),
             row_group_bytes=settings.settle.row_group_bytes,
+            file_bytes_max=self._limits.file_bytes_max,
             by_day=self._by_day,
         )
 

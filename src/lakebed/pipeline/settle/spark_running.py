@@ -26,7 +26,7 @@ class SparkRunner:
     """Every order is a Spark task."""
 
     def __init__(self, settings: Settings, open_session: Callable[[], SparkSession] | None = None) -> None:
-        self._open = open_session or partial(spark_session, settings, app_name="lakebed settle")
+        self._open = open_session or partial(spark_session, settings, app_name="lakebed settle", driver_works=False)
         self._session: SparkSession | None = None
         self._closed = False
 

@@ -59,6 +59,8 @@ class Workplace(msgspec.Struct, frozen=True, kw_only=True):
     schema: bytes
     """The Parquet schema, as Arrow writes schemas."""
     row_group_bytes: int
+    file_bytes_max: int
+    """A file that has become so large is closed, and another one is begun."""
     by_day: bool
 
 

@@ -7,17 +7,20 @@ the id of the attempt that wrote them, so that two attempts never write the same
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from contextlib import aclosing
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from lakebed.clock import SystemClock
 from lakebed.objects import ObjectStore, open_store
+from lakebed.pipeline.settle.filling import Troubled
 from lakebed.pipeline.settle.memory import keep_memory
 from lakebed.pipeline.settle.merging import merge
+from lakebed.pipeline.settle.pages import Pages, PageSink
 from lakebed.pipeline.settle.pieces import Pieces
-from lakebed.pipeline.settle.reading import Troubled, Window, windows
+from lakebed.pipeline.settle.reading import Window, windows
 from lakebed.pipeline.settle.specs import (
     FileOrder,
     FileOutcome,
@@ -47,29 +50,48 @@ def perform(order: bytes) -> bytes:
     return packed(asyncio.run(_perform(order_of(order))))
 
 
+class _Bench:
+    """Memory that one order after the other works in, because fresh memory is what makes tasks slow."""
+
+    def __init__(self, row_group_bytes: int) -> None:
+        self.row_group_bytes = row_group_bytes
+        self.decoder = Decoder(pass_bytes=row_group_bytes)
+        self.pages = Pages(), Pages()
+        self.sink = PageSink()
+
+
+_free: deque[_Bench] = deque(maxlen=2)
+"""Those that nobody works at; one for each order at a time."""
+
+
 async def _perform(order: TaskOrder) -> TaskOutcome:
     store = open_store(order.place.root, order.place.options)
+    bench = _bench(order.place.row_group_bytes)
     try:
-        decoder = _decoder(order.place.row_group_bytes)
-        return TaskOutcome(tuple([await _file(store, order.place, file, decoder) for file in order.files]))
+        outcome = TaskOutcome(tuple([await _file(store, order.place, file, bench) for file in order.files]))
     finally:
         await store.close()
+    _free.append(bench)  # not after an error, when someone may still be reading into it
+    return outcome
 
 
-@lru_cache(maxsize=1)
-def _decoder(pass_bytes: int) -> Decoder:
-    """One for all tasks of a process, because its memory is what makes it fast."""
-    return Decoder(pass_bytes=pass_bytes)
+def _bench(row_group_bytes: int) -> _Bench:
+    try:
+        bench = _free.pop()
+    except IndexError:
+        return _Bench(row_group_bytes)
+    return bench if bench.row_group_bytes == row_group_bytes else _Bench(row_group_bytes)
 
 
-async def _file(store: ObjectStore, place: Workplace, file: FileOrder, decoder: Decoder) -> FileOutcome:
-    pieces = Pieces(store, place, file, str(SystemClock().uuid7()))
+async def _file(store: ObjectStore, place: Workplace, file: FileOrder, bench: _Bench) -> FileOutcome:
+    pieces = Pieces(store, place, file, str(SystemClock().uuid7()), bench.sink)
     try:
         if file.sources:
             await merge(store, file, pieces)
         else:
-            await _settle(store, file, decoder, pieces)
+            await _settle(store, file, bench, pieces)
     except Troubled as error:
+        bench.sink = PageSink()  # what was begun in the other one may yet flush what it holds
         return FileOutcome(
             stream=file.stream,
             partition=file.partition,
@@ -80,11 +102,12 @@ async def _file(store: ObjectStore, place: Workplace, file: FileOrder, decoder: 
     return await pieces.finish()
 
 
-async def _settle(store: ObjectStore, file: FileOrder, decoder: Decoder, pieces: Pieces) -> None:
-    async for window in windows(store, file.extents):
-        await _absorb(window, decoder, pieces)
-        if pieces.full:
-            return
+async def _settle(store: ObjectStore, file: FileOrder, bench: _Bench, pieces: Pieces) -> None:
+    async with aclosing(windows(store, file.extents, bench.pages)) as read:
+        async for window in read:
+            await _absorb(window, bench.decoder, pieces)
+            if pieces.full:
+                return
 
 
 async def _absorb(window: Window, decoder: Decoder, pieces: Pieces) -> None:

@@ -13,33 +13,38 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
+from lakebed.pipeline.settle.pages import PageSink
+
 _PLAIN = ("offset", "timestamp", "key", "value", "headers")
 """Columns that a dictionary only slows down."""
 _NO_STATISTICS = ("key", "value", "headers")
+_STREAM_BYTES = 1 << 20
+"""Pieces in which bytes go to the sink; Parquet is written in many small ones."""
 _FULL_GROUP = 0.75
 """A row group that is filled so far is written rather than kept waiting for more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A file's bytes and what its writer counted."""
+    """A file's bytes, which stay until its memory is used again, and what its writer counted."""
 
-    body: pa.Buffer
+    body: memoryview
     sha256: str
     footer: bytes
 
 
 class ParquetRows:
-    """One file being written, in memory; opened by its first rows."""
+    """One file being written into `sink`, which is its own until another one is begun; opened by its first rows."""
 
-    def __init__(self, schema: pa.Schema, partition: int, row_group_bytes: int) -> None:
+    def __init__(self, schema: pa.Schema, partition: int, row_group_bytes: int, sink: PageSink) -> None:
         self._schema = schema
         self._partition = partition
         self._group_bytes = row_group_bytes * _FULL_GROUP
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
         self._partitions = np.empty(0, np.int32)
-        self._sink = pa.BufferOutputStream()
+        self._sink = sink
+        self._stream = pa.BufferedOutputStream(pa.PythonFile(sink, mode="w"), _STREAM_BYTES)
         self._collected: list[pq.FileMetaData] = []
         self._writer: pq.ParquetWriter | None = None
         self.record_bytes = 0
@@ -47,6 +52,11 @@ class ParquetRows:
     @property
     def empty(self) -> bool:
         return self._writer is None and not self._pending
+
+    @property
+    def file_bytes(self) -> int:
+        """What is in the file by now; rows that wait for their row group are not."""
+        return 0 if self._writer is None else int(self._stream.tell())
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Rows as the decoder gives them, without the partition; as many as make up a row group are written."""
@@ -67,7 +77,8 @@ class ParquetRows:
         self._flush()
         assert self._writer is not None
         self._writer.close()
-        body = self._sink.getvalue()
+        self._stream.close()
+        body = self._sink.filled()
         footer = pa.BufferOutputStream()
         self._collected[0].write_metadata_file(footer)
         return Finished(body, sha256(body).hexdigest(), footer.getvalue().to_pybytes())
@@ -84,7 +95,8 @@ class ParquetRows:
         if not self._pending:
             return
         if self._writer is None:
-            self._writer = _open(self._sink, self._schema, self._collected)
+            self._sink.clear()
+            self._writer = _open(self._stream, self._schema, self._collected)
         table = pa.Table.from_batches(self._pending)
         self._pending, self._pending_bytes = [], 0
         self._writer.write_table(table, row_group_size=table.num_rows)
@@ -94,7 +106,7 @@ def _columns(rows: pa.RecordBatch) -> list[tuple[str, pa.Array]]:
     return list(zip(rows.schema.names, rows.columns, strict=True))
 
 
-def _open(sink: pa.BufferOutputStream, schema: pa.Schema, collected: list[Any]) -> pq.ParquetWriter:
+def _open(sink: pa.NativeFile, schema: pa.Schema, collected: list[Any]) -> pq.ParquetWriter:
     leaves = [field.name for field in schema]
     return pq.ParquetWriter(
         sink,

@@ -1,0 +1,70 @@
+"""Memory in whole pages, filled by one window or file after the other.
+
+Fresh memory costs a page fault for every 4 KB, and what does not begin at a page cannot be read or written past the page cache.
+Invariant: what was handed out stays as it is until the owner asks for room, or clears, again.
+"""
+
+from __future__ import annotations
+
+from mmap import PAGESIZE, mmap
+
+_FIRST_BYTES = 1 << 20
+_KEPT_BYTES_MAX = 256 << 20
+
+
+def whole_pages(size_bytes: int) -> int:
+    """The size rounded up to whole pages."""
+    return -(-size_bytes // PAGESIZE) * PAGESIZE
+
+
+class Pages:
+    """Room for one window at a time."""
+
+    def __init__(self) -> None:
+        self._memory = memoryview(mmap(-1, _FIRST_BYTES))
+
+    def room(self, size_bytes: int) -> memoryview:
+        """At least `size_bytes` with any content, for the owner alone until it asks again."""
+        if len(self._memory) < size_bytes:
+            self._memory = memoryview(mmap(-1, whole_pages(size_bytes + size_bytes // 4)))
+        return self._memory
+
+
+class PageSink:
+    """A file in memory that only grows until it is cleared, as pyarrow writes to it."""
+
+    def __init__(self) -> None:
+        self._memory = memoryview(mmap(-1, _FIRST_BYTES))
+        self._filled = 0
+        self.closed = False
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Append; in a larger piece of memory when there is no room left."""
+        view = memoryview(data).cast("B")
+        end = self._filled + len(view)
+        if end > len(self._memory):
+            larger = memoryview(mmap(-1, whole_pages(2 * end)))
+            larger[: self._filled] = self._memory[: self._filled]
+            self._memory = larger
+        self._memory[self._filled : end] = view
+        self._filled = end
+        return len(view)
+
+    def tell(self) -> int:
+        return self._filled
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+    def close(self) -> None:
+        """The bytes stay until they are cleared."""
+
+    def filled(self) -> memoryview:
+        """What was written; it begins at a page."""
+        return self._memory[: self._filled]
+
+    def clear(self) -> None:
+        """Begin another file, in the same memory unless it had become very large."""
+        if len(self._memory) > _KEPT_BYTES_MAX:
+            self._memory = memoryview(mmap(-1, _FIRST_BYTES))
+        self._filled = 0
