@@ -6,6 +6,8 @@ It is a gateway of its own to the files of a running SeaweedFS: it shows the sam
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,11 +35,14 @@ class CatalogServer:
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:
-        """Answer until the end of the block; may be entered again, and nothing is forgotten in between."""
+        """Answer until the end of the block, which kills it; may be entered again, and nothing is forgotten in between."""
         command: list[str | Path] = [weed_program(), f"-logdir={self.folder}", "s3", f"-filer={self.seaweed.filer}"]
         command += ["-ip.bind=127.0.0.1", f"-port={self.s3_port}", f"-port.iceberg={self.port}", "-port.lance=0"]
-        with running("seaweedfs", command, self.folder, self._knows_its_tables, self.seaweed.credentials):
-            yield
+        with running("seaweedfs", command, self.folder, self._knows_its_tables, self.seaweed.credentials) as process:
+            try:
+                yield
+            finally:
+                os.killpg(process.pid, signal.SIGKILL)
 
     def _knows_its_tables(self) -> bool:
         """The port opens before the bucket of tables is known."""
