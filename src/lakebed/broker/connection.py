@@ -285,6 +285,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _defer(self, request: _Request, deferred: Deferred) -> None:
         def done(future: Promise) -> None:
+            request.awaits = None
             if future.cancelled():
                 self._fail(request, None)
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 
 import pytest
 
@@ -23,6 +24,22 @@ def test_listener_that_comes_late_is_called_at_once() -> None:
     reply.set_result("yes")
     reply.add_done_callback(heard.append)
     assert heard == [reply]
+
+
+def test_settled_reply_does_not_hold_its_listener() -> None:
+    class Listener:
+        def __init__(self, reply: Reply) -> None:
+            self.reply = reply
+            reply.add_done_callback(self.heard)
+
+        def heard(self, _: Reply) -> None:
+            return None
+
+    listener = Listener(Reply())
+    gone = weakref.ref(listener)
+    listener.reply.set_result("yes")
+    del listener
+    assert gone() is None, "a cycle was left"
 
 
 def test_second_outcome_is_passed_over() -> None:

@@ -181,7 +181,8 @@ class SlotLeader:
     def _perform(self, step: Step) -> None:
         """Commit a step in its turn: the log decides in the order of submission."""
         if not step.commits:
-            self._metrics.rebalances.inc(step.rebalances)
+            if step.rebalances:
+                self._metrics.rebalances.inc(step.rebalances)
             self._run(self._coordinator.settle(step))
             return
         self._under_way += 1

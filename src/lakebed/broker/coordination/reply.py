@@ -44,9 +44,10 @@ class Reply:
     def add_done_callback(self, heard: Heard) -> None:
         """Have `heard` called with this when it is settled; there is one listener at most."""
         assert self._heard is None, "somebody listens already"
-        self._heard = heard
         if self._done:
             heard(self)
+        else:
+            self._heard = heard
 
     def set_result(self, value: Any) -> None:
         if not self._done:
@@ -79,5 +80,6 @@ class Reply:
 
     def _settle(self) -> None:
         self._done = True
-        if self._heard is not None:
-            self._heard(self)
+        heard, self._heard, self._cancelled = self._heard, None, None  # who listens may hold this: no cycle must be left
+        if heard is not None:
+            heard(self)
