@@ -34,7 +34,7 @@ class Scale:
     commits: int
 
 
-FULL = Scale(1_000_000_000, 3, 60, 400_000_000, 3, 10, 1.0, 5, 60)
+FULL = Scale(2_000_000_000, 3, 60, 400_000_000, 3, 10, 1.0, 5, 60)
 QUICK = Scale(300_000_000, 1, 30, 200_000_000, 1, 1, 0.1, 3, 20)
 
 PARTS: dict[str, Callable[[Path, Scale], list[Figure]]] = {

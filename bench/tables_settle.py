@@ -1,26 +1,27 @@
 """What settling costs: against pyarrow writing the same columns, and against Spark streaming from Kafka into Delta.
 
 Costs are processor seconds of all processes of a program, Java included, after a first topic has warmed it up. Both programs read
-the same records from topics that hold them already.
+the same records from topics that hold them already. A turn is what waits in a topic: enough for files of the size that is aimed
+at, so that none has to be rewritten. pyarrow writes in as many processes at once as settling has tasks, because busy cores slow
+each other down; what it takes with the machine to itself is told as well.
 """
 
 from __future__ import annotations
 
 import statistics
-import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from bench.peers import Peer, kafka, lakebed
 from bench.report import Figure
+from bench.tables_bare import bare_cpu_s
 from bench.tables_programs import Program, program
 from bench.tables_records import fill
 
 PARTITIONS = 4
 _WARM_BYTES = 100_000_000
-_MASTER = "local[2]"
+_CORES = 2
+_MASTER = f"local[{_CORES}]"
 
 
 def settle_costs(folder: Path, turn_bytes: int, turns: int) -> list[Figure]:
@@ -29,16 +30,15 @@ def settle_costs(folder: Path, turn_bytes: int, turns: int) -> list[Figure]:
         topics = _filled(ours, turn_bytes, turns)
         root = folder / "lakebed" / "root"
         with program("bench.tables_settler", root, _MASTER, folder=folder / "logs") as settler:
-            settled, in_tasks = _costs(settler, topics, turn_bytes)
+            costs = [*_costs(settler, topics, turn_bytes, lambda topic: _bare_costs(root, topic, turn_bytes))]
             peak_mb = settler.peak_rss_mb()
-        bare = statistics.median(_bare_cost(root, topic, turn_bytes) for topic in topics[1:])
+    own, tasks, bare, alone, default = (statistics.median(column) for column in zip(*costs, strict=True))
     with kafka(folder) as theirs:
         topics = _filled(theirs, turn_bytes, turns)
         with program(
             "bench.tables_kafka_to_delta", theirs.bootstrap, folder / "spark", folder=folder / "logs"
         ) as copier:
-            copied, _ = _costs(copier, topics, turn_bytes)
-    own, other, tasks = (statistics.median(costs) for costs in (settled, copied, in_tasks))
+            other = statistics.median(whole for whole, *_ in _costs(copier, topics, turn_bytes, lambda _: ()))
     size = f"{turn_bytes / 1e6:.0f} MB of records of 1 KB, warm"
     return [
         Figure(
@@ -49,6 +49,12 @@ def settle_costs(folder: Path, turn_bytes: int, turns: int) -> list[Figure]:
         ),
         Figure(
             "settle_tasks_vs_bare_parquet", bare / tasks, f"{tasks:.2f} s in Python tasks alone, against {bare:.2f} s"
+        ),
+        Figure("settle_vs_bare_parquet_alone", alone / own, f"{own:.2f} s against {alone:.2f} s on one of two cores"),
+        Figure(
+            "settle_vs_pyarrow_defaults",
+            default / own,
+            f"{own:.2f} s against {default:.2f} s of pyarrow's write_table with zstd and defaults otherwise",
         ),
         Figure(
             "settle_cpu_vs_spark_kafka_delta",
@@ -70,50 +76,23 @@ def _filled(peer: Peer, turn_bytes: int, turns: int) -> list[str]:
     return topics
 
 
-def _costs(running: Program, topics: list[str], turn_bytes: int) -> tuple[list[float], list[float]]:
-    """Per GB: of all its processes, and of those that run Python tasks."""
+def _costs(
+    running: Program, topics: list[str], turn_bytes: int, beside: Callable[[str], tuple[float, ...]]
+) -> Iterator[tuple[float, ...]]:
+    """Per GB and turn: of all its processes, of those that run Python tasks, and what is measured beside, right afterwards."""
     running.ask(topics[0])
-    whole, tasks = [], []
     for topic in topics[1:]:
         before_s, tasks_before_s = running.cpu_s(), running.task_cpu_s()
         running.ask(topic)
-        whole.append((running.cpu_s() - before_s) / turn_bytes * 1e9)
-        tasks.append((running.task_cpu_s() - tasks_before_s) / turn_bytes * 1e9)
-    return whole, tasks
+        whole_s, tasks_s = running.cpu_s() - before_s, running.task_cpu_s() - tasks_before_s
+        yield whole_s / turn_bytes * 1e9, tasks_s / turn_bytes * 1e9, *beside(topic)
 
 
-def _bare_cost(root: Path, topic: str, turn_bytes: int) -> float:
-    """pyarrow alone, on one thread: the decoded columns of the same files, written as those files are written."""
+def _bare_costs(root: Path, topic: str, turn_bytes: int) -> tuple[float, ...]:
+    """Per GB, the topic's settled files written by pyarrow alone: as ours on all cores and on one, and by its defaults."""
     (delta,) = (root / "delta").glob(f"{topic}-*")
-    spent_s, target = 0.0, root.parent / "bare.parquet"
-    for path in sorted(delta.rglob("*.parquet")):
-        if "_delta_log" not in path.parts:
-            groups = _decoded(path)
-            begun_s = time.process_time()
-            _write(groups, target)
-            spent_s += time.process_time() - begun_s
-    target.unlink()
-    return spent_s / turn_bytes * 1e9
-
-
-def _decoded(path: Path) -> list[pa.Table]:
-    """A file's row groups, unpacked; dictionaries and the like are gone."""
-    file = pq.ParquetFile(path)
-    return [file.read_row_group(group, use_threads=False) for group in range(file.num_row_groups)]
-
-
-def _write(groups: list[pa.Table], target: Path) -> None:
-    names, plain = groups[0].column_names, ("offset", "timestamp", "key", "value", "headers")
-    with pq.ParquetWriter(
-        target,
-        groups[0].schema,
-        compression="zstd",
-        compression_level=1,
-        use_dictionary=[name for name in names if name not in plain],
-        column_encoding={"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
-        write_statistics=[name for name in names if name not in ("key", "value", "headers")],
-        write_page_checksum=True,
-        store_schema=False,
-    ) as writer:
-        for group in groups:
-            writer.write_table(group, row_group_size=group.num_rows)
+    files = sorted(path for path in delta.rglob("*.parquet") if "_delta_log" not in path.parts)
+    return tuple(
+        bare_cpu_s(kind, files, root.parent, processes) / turn_bytes * 1e9
+        for kind, processes in (("ours", _CORES), ("ours", 1), ("defaults", _CORES))
+    )

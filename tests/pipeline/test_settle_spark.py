@@ -48,6 +48,7 @@ async def test_a_task_that_fails_every_time_is_told_with_its_reason(tmp_path: Pa
             topic_id=SystemClock().uuid7(),
             schema=b"",
             row_group_bytes=1000,
+            file_bytes_max=1000,
             by_day=False,
         )
         extent = WalExtent("wal/x", 0, 1, 0, 1, "")

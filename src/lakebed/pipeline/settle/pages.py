@@ -6,27 +6,30 @@ Invariant: what was handed out stays as it is until the owner asks for room, or 
 
 from __future__ import annotations
 
-from mmap import PAGESIZE, mmap
+import mmap
+from contextlib import suppress
 
-_FIRST_BYTES = 1 << 20
-_KEPT_BYTES_MAX = 256 << 20
+_FIRST_BYTES = 32 << 20
+_FILE_BYTES = 256 << 20
+"""Most files are smaller. What is not written to is only an address."""
+_PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 
 def whole_pages(size_bytes: int) -> int:
     """The size rounded up to whole pages."""
-    return -(-size_bytes // PAGESIZE) * PAGESIZE
+    return -(-size_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
 class Pages:
     """Room for one window at a time."""
 
     def __init__(self) -> None:
-        self._memory = memoryview(mmap(-1, _FIRST_BYTES))
+        self._memory = _fresh_for_reading(_FIRST_BYTES)
 
     def room(self, size_bytes: int) -> memoryview:
         """At least `size_bytes` with any content, for the owner alone until it asks again."""
         if len(self._memory) < size_bytes:
-            self._memory = memoryview(mmap(-1, whole_pages(size_bytes + size_bytes // 4)))
+            self._memory = _fresh_for_reading(size_bytes + size_bytes // 4)
         return self._memory
 
 
@@ -34,7 +37,7 @@ class PageSink:
     """A file in memory that only grows until it is cleared, as pyarrow writes to it."""
 
     def __init__(self) -> None:
-        self._memory = memoryview(mmap(-1, _FIRST_BYTES))
+        self._memory = _fresh(_FILE_BYTES)
         self._filled = 0
         self.closed = False
 
@@ -43,7 +46,7 @@ class PageSink:
         view = memoryview(data).cast("B")
         end = self._filled + len(view)
         if end > len(self._memory):
-            larger = memoryview(mmap(-1, whole_pages(2 * end)))
+            larger = _fresh(2 * end)
             larger[: self._filled] = self._memory[: self._filled]
             self._memory = larger
         self._memory[self._filled : end] = view
@@ -65,6 +68,19 @@ class PageSink:
 
     def clear(self) -> None:
         """Begin another file, in the same memory unless it had become very large."""
-        if len(self._memory) > _KEPT_BYTES_MAX:
-            self._memory = memoryview(mmap(-1, _FIRST_BYTES))
+        if len(self._memory) > _FILE_BYTES:
+            self._memory = _fresh(_FILE_BYTES)
         self._filled = 0
+
+
+def _fresh(size_bytes: int) -> memoryview:
+    return memoryview(mmap.mmap(-1, whole_pages(size_bytes), flags=_PRIVATE))
+
+
+def _fresh_for_reading(size_bytes: int) -> memoryview:
+    """In huge pages, where there are such: of ordinary ones the kernel would look up each for every read."""
+    memory = mmap.mmap(-1, whole_pages(size_bytes), flags=_PRIVATE)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a kernel without them
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memoryview(memory)

@@ -112,8 +112,8 @@ async def _settle(store: ObjectStore, file: FileOrder, bench: _Bench, pieces: Pi
 
 async def _absorb(window: Window, decoder: Decoder, pieces: Pieces) -> None:
     offsets = [batch.offset_start for batch in window.batches]
-    passes = decoder.decode(window.data, window.positions, offsets)
-    while (decoded := await asyncio.to_thread(next, passes, None)) is not None:
+    for decoded in decoder.decode(window.data, window.positions, offsets):
+        await asyncio.sleep(0)  # let the reading of the next window go on
         rows = decoded.columns
         for bad in decoded.undecodable:
             batch = window.batches[bad.index]
