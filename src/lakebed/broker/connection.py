@@ -1,7 +1,7 @@
 """One client's connection: frames in, answers out in the order of their requests.
 
-Produce requests overlap each other; any other request starts when all before it are answered, and nothing starts before it
-is answered. So what a connection asks for happens in the order it asked, also behind a long poll.
+Produce requests overlap each other, and so do offset commits; any other request starts when all before it are answered, and
+nothing starts before it is answered. So what a connection asks for happens in the order it asked, also behind a long poll.
 
 Invariant: at most `in_flight_max` requests and `in_flight_bytes_max` of their bytes are held. A connection that holds more,
 whose client does not read, or whose next frame the memory budget does not grant, is not read from.
@@ -25,7 +25,8 @@ Answer: TypeAlias = "Message | Deferred | Coroutine[Any, Any, Answer] | None"
 
 _PARKED = frozenset({Api.FETCH, Api.JOIN_GROUP, Api.SYNC_GROUP})
 """What may wait for long, and for others; not worth waiting for when one side leaves."""
-_PRODUCE_KEY = Api.PRODUCE.to_bytes(2, "big")
+_OVERLAPPING = {api.value: api.to_bytes(2, "big") for api in (Api.PRODUCE, Api.OFFSET_COMMIT)}
+"""What happens in the order it was started, though it is answered later; by the bytes that a frame of it begins with."""
 _SLOW_BYTES_PER_S = 50_000
 _WRITE_HIGH_BYTES = 256 * 1024
 
@@ -259,7 +260,7 @@ class Connection(asyncio.BufferedProtocol):
         queue = self._queue
         while queue and self._work is None and self._client_reads and not self._gone:
             frame = queue[0]
-            if self._started and frame.view[:2] != _PRODUCE_KEY:
+            if self._started and frame.view[:2] != _OVERLAPPING.get(self._started[0].header.api_key, b""):
                 return
             queue.popleft()
             try:

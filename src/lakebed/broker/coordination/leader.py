@@ -1,6 +1,6 @@
 """The leader of one slot: commits the steps of its coordinator in order, runs their effects, and rings its timers.
 
-Steps that only store offsets go with those of other slots; a step of another kind first sends off those before it.
+Steps that only store offsets go with those of other slots; a step of another kind first closes what they go with.
 
 Invariant: nothing is answered that is not committed, and nothing is decided once the lease is not surely held. Whatever
 wakes up late is refused by the fence in the log. An answer may bring its connection's next request at once, so answers are
@@ -134,7 +134,7 @@ class SlotLeader:
     async def stop(self) -> None:
         """Take no more, let commits under way end, refuse whoever still waits."""
         self._over = True
-        self._gathering.send()
+        self._gathering.close()
         if self._under_way:
             self._quiet.clear()
             with suppress(TimeoutError):
@@ -167,7 +167,7 @@ class SlotLeader:
             self._refuse(self._coordinator.fail(step), Unavailable(error.problem, "Retry"))
         for group_id in group_ids:
             self._timers.drop_group(group_id)
-        self._gathering.send()
+        self._gathering.close()
         task = self._loop.create_task(self._reload(group_ids))
         self._reloads.add(task)
         task.add_done_callback(self._reloads.discard)
@@ -189,7 +189,7 @@ class SlotLeader:
         if step.is_plain:
             self._gathering.add(self, step)
         else:
-            self._gathering.send()
+            self._gathering.close()
             self._submit(step)
 
     def _submit(self, step: Step) -> None:

@@ -80,6 +80,10 @@ class Reply:
 
     def _settle(self) -> None:
         self._done = True
-        heard, self._heard, self._cancelled = self._heard, None, None  # who listens may hold this: no cycle must be left
+        heard, self._heard, self._cancelled = (
+            self._heard,
+            None,
+            None,
+        )  # who listens may hold this: no cycle must be left
         if heard is not None:
             heard(self)

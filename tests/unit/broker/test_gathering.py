@@ -1,0 +1,119 @@
+"""Offsets of many slots in one transaction: in order, whole, and each slot for itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from lakebed.broker.coordination.gathering import Gathering
+from lakebed.clock import SystemClock
+from lakebed.errors import Closed, Fenced, LakebedError
+from lakebed.groups import Fence, Step
+from lakebed.kernel import KERNEL_PARTS, CommitLog, FileLogStore, Identity, Registry, take_fence
+from lakebed.objects import LocalStore
+
+
+class Party:
+    """Hears what became of its steps."""
+
+    def __init__(self, slot: str, token: int = 1) -> None:
+        self.fence = Fence(slot, token)
+        self.heard: list[tuple[list[Step], LakebedError | None]] = []
+        self.done = asyncio.Event()
+
+    def step(self, **changes: bytes) -> Step:
+        return Step("g", self.fence, dict(changes), [])
+
+    def committed(self, steps: Sequence[Step]) -> None:
+        self.heard.append((list(steps), None))
+        self.done.set()
+
+    def failed(self, steps: Sequence[Step], error: LakebedError) -> None:
+        self.heard.append((list(steps), error))
+        self.done.set()
+
+
+@pytest.fixture
+async def log(tmp_path: Path) -> AsyncIterator[CommitLog]:
+    store = FileLogStore(tmp_path, "log", LocalStore(tmp_path))
+    clock = SystemClock()
+    identity = Identity(log_id=str(clock.uuid7()), root_id="root", name="log")
+    opened = await CommitLog.open(store, Registry(KERNEL_PARTS), clock=clock, create=identity)
+    for slot in ("one", "two"):
+        await take_fence(opened, slot, 1, f"fence {slot}")
+    yield opened
+    await opened.close()
+
+
+def value(log: CommitLog, key: str) -> bytes | None:
+    entry = log.current.get(key)
+    return entry and entry.value
+
+
+async def test_steps_of_two_slots_are_one_commit(log: CommitLog) -> None:
+    gathering, one, two, before = Gathering(log, "w"), Party("one"), Party("two"), log.current.version
+    first, second = one.step(a=b"1"), two.step(b=b"2")
+    gathering.add(one, first)
+    gathering.add(two, second)
+    await asyncio.gather(one.done.wait(), two.done.wait())
+    assert (one.heard, two.heard) == ([([first], None)], [([second], None)])
+    assert log.current.version == before + 1
+    assert (value(log, "a"), value(log, "b")) == (b"1", b"2")
+
+
+async def test_step_grows_until_it_is_decided_and_not_after(log: CommitLog) -> None:
+    gathering, one = Gathering(log, "w"), Party("one")
+    step = one.step(a=b"1")
+    gathering.add(one, step)
+    assert step.gathered
+    step.changes["a"] = b"2"
+    await one.done.wait()
+    assert not step.gathered
+    assert value(log, "a") == b"2"
+
+
+async def test_lost_slot_loses_only_its_own(log: CommitLog) -> None:
+    gathering, stale, two = Gathering(log, "w"), Party("one", token=0), Party("two")
+    gathering.add(stale, stale.step(a=b"1"))
+    gathering.add(two, two.step(b=b"2"))
+    await asyncio.gather(stale.done.wait(), two.done.wait())
+    assert isinstance(stale.heard[0][1], Fenced)
+    assert two.heard[0][1] is None
+    assert (value(log, "a"), value(log, "b")) == (None, b"2")
+
+
+async def test_step_after_the_close_goes_with_a_later_transaction(log: CommitLog) -> None:
+    gathering, one = Gathering(log, "w"), Party("one")
+    first, second = one.step(a=b"1"), one.step(a=b"2")
+    gathering.add(one, first)
+    gathering.close()
+    assert not first.gathered
+    gathering.add(one, second)
+    while len(one.heard) < 2:
+        one.done.clear()
+        await one.done.wait()
+    assert [steps for steps, _ in one.heard] == [[first], [second]]
+    assert value(log, "a") == b"2"
+
+
+async def test_more_than_a_commit_takes_is_cut_between_steps_and_keeps_its_order(log: CommitLog) -> None:
+    gathering, one, text = Gathering(log, "w"), Party("one"), b'"' + b"x" * 300_000 + b'"'
+    steps = [one.step(a=b"%d" % number, **{f"k{number}": text}) for number in range(5)]
+    for step in steps:
+        gathering.add(one, step)
+    while sum(len(heard) for heard, _ in one.heard) < 5:
+        one.done.clear()
+        await one.done.wait()
+    assert [step for heard, _ in one.heard for step in heard] == steps
+    assert len(one.heard) > 1
+    assert value(log, "a") == b"4"
+
+
+async def test_closed_log_fails_the_step_at_once(log: CommitLog) -> None:
+    gathering, one = Gathering(log, "w"), Party("one")
+    await log.close()
+    gathering.add(one, one.step(a=b"1"))
+    assert isinstance(one.heard[0][1], Closed)
