@@ -1,9 +1,9 @@
 """What settling costs: against pyarrow writing the same columns, and against Spark streaming from Kafka into Delta.
 
-Costs are processor seconds of all processes of a program, Java included, after a first topic has warmed it up. Both programs read
-the same records from topics that hold them already. A turn is what waits in a topic: enough for files of the size that is aimed
-at, so that none has to be rewritten. pyarrow writes in as many processes at once as settling has tasks, because busy cores slow
-each other down; what it takes with the machine to itself is told as well.
+Costs are processor seconds of all processes of a program, Java included, after a first topic of the same size has warmed it up.
+Both programs read the same records from topics that hold them already. A turn is what waits in a topic: enough for files of the
+size that is aimed at, so that none has to be rewritten. pyarrow writes in as many processes at once as settling has tasks,
+because busy cores slow each other down; what it takes with the machine to itself is told as well.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from bench.tables_programs import Program, program
 from bench.tables_records import fill
 
 PARTITIONS = 4
-_WARM_BYTES = 100_000_000
 _CORES = 2
 _MASTER = f"local[{_CORES}]"
 
@@ -72,7 +71,7 @@ def _filled(peer: Peer, turn_bytes: int, turns: int) -> list[str]:
     topics = ["warm", *(f"load-{turn}" for turn in range(turns))]
     for topic in topics:
         peer.create_topic(topic, PARTITIONS)
-        fill(peer.bootstrap, topic, partitions=PARTITIONS, size_bytes=_WARM_BYTES if topic == "warm" else turn_bytes)
+        fill(peer.bootstrap, topic, partitions=PARTITIONS, size_bytes=turn_bytes)
     return topics
 
 

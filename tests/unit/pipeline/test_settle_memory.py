@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from hashlib import sha256
 from mmap import PAGESIZE
 from pathlib import Path
 
@@ -42,6 +43,7 @@ def test_a_sink_gives_back_what_was_written_and_begins_at_a_page() -> None:
         assert sink.write(part) == len(part)
     assert sink.tell() == sum(map(len, parts))
     assert bytes(sink.filled()) == b"".join(parts)
+    assert sink.sha256() == sha256(b"".join(parts)).hexdigest()
     assert address(sink.filled()) % PAGESIZE == 0
 
 
@@ -52,6 +54,7 @@ def test_a_sink_that_is_cleared_holds_the_next_file_in_the_same_memory() -> None
     sink.clear()
     sink.write(b"next")
     assert (bytes(sink.filled()), address(sink.filled())) == (b"next", before)
+    assert sink.sha256() == sha256(b"next").hexdigest()
 
 
 def test_room_is_used_again_until_more_is_asked_for() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 from contextlib import suppress
+from hashlib import sha256
 
 _FIRST_BYTES = 32 << 20
 _FILE_BYTES = 256 << 20
@@ -39,6 +40,7 @@ class PageSink:
     def __init__(self) -> None:
         self._memory = _fresh(_FILE_BYTES)
         self._filled = 0
+        self._hash = sha256()
         self.closed = False
 
     def write(self, data: bytes | memoryview) -> int:
@@ -50,6 +52,7 @@ class PageSink:
             larger[: self._filled] = self._memory[: self._filled]
             self._memory = larger
         self._memory[self._filled : end] = view
+        self._hash.update(view)  # while the processor still has it at hand
         self._filled = end
         return len(view)
 
@@ -66,11 +69,15 @@ class PageSink:
         """What was written; it begins at a page."""
         return self._memory[: self._filled]
 
+    def sha256(self) -> str:
+        """Of what was written."""
+        return self._hash.hexdigest()
+
     def clear(self) -> None:
         """Begin another file, in the same memory unless it had become very large."""
         if len(self._memory) > _FILE_BYTES:
             self._memory = _fresh(_FILE_BYTES)
-        self._filled = 0
+        self._filled, self._hash = 0, sha256()
 
 
 def _fresh(size_bytes: int) -> memoryview:

@@ -6,7 +6,6 @@ Invariant: a name is used once. What is put is whole, and its hash is of the byt
 from __future__ import annotations
 
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,8 @@ from lakebed.pipeline.settle.pages import PageSink
 _PLAIN = ("offset", "timestamp", "key", "value", "headers")
 """Columns that a dictionary only slows down."""
 _NO_STATISTICS = ("key", "value", "headers")
-_STREAM_BYTES = 1 << 20
-"""Pieces in which bytes go to the sink; Parquet is written in many small ones."""
+_STREAM_BYTES = 128 << 10
+"""Smaller pieces than this go to the sink together: Parquet is written in many."""
 _FULL_GROUP = 0.75
 """A row group that is filled so far is written rather than kept waiting for more."""
 
@@ -81,7 +80,7 @@ class ParquetRows:
         body = self._sink.filled()
         footer = pa.BufferOutputStream()
         self._collected[0].write_metadata_file(footer)
-        return Finished(body, sha256(body).hexdigest(), footer.getvalue().to_pybytes())
+        return Finished(body, self._sink.sha256(), footer.getvalue().to_pybytes())
 
     def _append(self, batch: pa.RecordBatch) -> None:
         size = batch.nbytes
