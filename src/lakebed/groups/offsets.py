@@ -79,19 +79,19 @@ def commit(group: Group | None, turn: Turn, settings: GroupSettings, request: Of
         turn.answer(caller.ticket, OffsetAnswer(code, {}))
         return
     _renew_session(group, turn, request.member_id)
-    now_ms, key_of = turn.now_ms, offset_keys(request.group_id)
+    now_ms, changes, keys = turn.now_ms, turn.changes, offset_keys(request.group_id)
     expires_ms = -1 if request.retention_ms < 0 else now_ms + request.retention_ms
     epoch_is_over = isinstance(group, ConsumerGroup) and _is_over(group, request)
     codes: dict[Place, ErrorCode] = {}
     for each in request.offsets:
-        metadata = each.metadata or ""
-        code = _stale(group, request, each) if epoch_is_over else ErrorCode.NONE
+        metadata, place = each.metadata or "", (each.topic_id, each.partition)
+        code = _stale(group, request, place) if epoch_is_over else ErrorCode.NONE
         if not code and metadata and len(metadata.encode()) > settings.offset_metadata_bytes_max:
             code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-        codes[each.topic_id, each.partition] = code
+        codes[place] = code
         if not code:
             record = OffsetRecord(each.offset, now_ms, each.leader_epoch, metadata, expires_ms)
-            turn.change(key_of(each.topic_id, each.partition), encode(record))
+            changes[keys(*place)] = encode(record)
     turn.answer(caller.ticket, OffsetAnswer(ErrorCode.NONE, codes))
 
 
@@ -179,10 +179,10 @@ def _is_over(group: ConsumerGroup, request: OffsetCommit) -> bool:
     return member is not None and request.generation_or_epoch != member.epoch
 
 
-def _stale(group: Group | None, request: OffsetCommit, offset: OffsetToCommit) -> ErrorCode:
+def _stale(group: Group | None, request: OffsetCommit, place: Place) -> ErrorCode:
     """An epoch that is over is good for what the member has held since, so that a rebalance does not spoil commits."""
     assert isinstance(group, ConsumerGroup)
-    since = group.members[request.member_id].since.get((offset.topic_id, offset.partition))
+    since = group.members[request.member_id].since.get(place)
     is_stale = since is None or request.generation_or_epoch < since
     return ErrorCode.STALE_MEMBER_EPOCH if is_stale else ErrorCode.NONE
 

@@ -92,26 +92,18 @@ def _offsets(found: Found) -> list[OffsetToCommit]:
 
 def _refused(found: Found, call: Call, code: ErrorCode) -> wire.OffsetCommitResponse:
     """The same for all that could have been committed."""
-    places = (
-        (topic_id, each.partition_index)
-        for asked, topic_id, topic in found
-        if topic is not None
-        for each in asked.partitions
-    )
-    return _answer(found, call, dict.fromkeys(places, code))
+    return _answer(found, call, {(each.topic_id, each.partition): code for each in _offsets(found)})
 
 
 def _answer(found: Found, call: Call, codes: Mapping[Place, ErrorCode]) -> wire.OffsetCommitResponse:
+    """`codes` has all places that there are."""
     topics = []
     for asked, topic_id, topic in found:
         unknown_id = topic is None and call.version >= _IDS_FROM
         missing = ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         partitions = [
             wire.OffsetCommitResponsePartition(
-                each.partition_index,
-                missing
-                if topic is None or topic.stream(each.partition_index) is None
-                else codes[topic_id, each.partition_index],
+                each.partition_index, codes.get((topic_id, each.partition_index), missing)
             )
             for each in asked.partitions
         ]
