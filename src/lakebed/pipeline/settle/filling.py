@@ -23,6 +23,7 @@ from lakebed.pipeline.settle.specs import Trouble, WalExtent
 T = TypeVar("T", WalExtent, tuple[WalExtent, int])
 
 _READS_AT_ONCE = 16
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LANES = 2
 """Threads that read a window out of a folder: one waits for the disk while the other opens."""
 _DIRECT_BYTES_MIN = 256 << 10
@@ -88,6 +89,7 @@ class _FromFolder:
 
     def __init__(self, root: Path) -> None:
         self._root, self._files, self._disk = root, Files(root), Disk()
+        self._folders: dict[str, int] = {}
 
     async def fill(self, extents: Sequence[WalExtent], pages: Pages) -> tuple[memoryview, list[int]]:
         slots, end = [], 0
@@ -103,13 +105,15 @@ class _FromFolder:
         return whole[:end], [slot + e.position % PAGESIZE for e, slot in zip(extents, slots, strict=True)]
 
     def close(self) -> None:
+        while self._folders:
+            os.close(self._folders.popitem()[1])
         self._files.close()
 
     def _read_objects(self, groups: Sequence[Sequence[tuple[WalExtent, int]]], whole: memoryview) -> None:
         for group in groups:
             segment = group[0][0].segment
             try:
-                fd = self._files.open(self._root / check_key(segment))
+                fd = self._open(segment)
                 try:
                     self._read_extents(fd, group, whole)
                 finally:
@@ -119,6 +123,17 @@ class _FromFolder:
             except OSError as error:
                 problem = f"{segment} cannot be read ({error.strerror})"
                 raise Unavailable(problem, "Check the disk and the permissions") from error
+
+    def _open(self, segment: str) -> int:
+        """By way of its folder, which is looked up once: a day's objects all lie in one."""
+        folder, _, name = check_key(segment).rpartition("/")
+        where = self._folders.get(folder)
+        if where is None:
+            found = os.dup(self._files.folder(self._root / folder).fd)
+            where = self._folders.setdefault(folder, found)
+            if where != found:  # the other lane was faster
+                os.close(found)
+        return os.open(name, _READ, dir_fd=where)
 
     def _read_extents(self, fd: int, group: Sequence[tuple[WalExtent, int]], whole: memoryview) -> None:
         for extent, slot in group:
