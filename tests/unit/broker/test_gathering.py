@@ -54,7 +54,7 @@ def value(log: CommitLog, key: str) -> bytes | None:
 
 
 async def test_steps_of_two_slots_are_one_commit(log: CommitLog) -> None:
-    gathering, one, two, before = Gathering(log, "w"), Party("one"), Party("two"), log.current.version
+    gathering, one, two, before = Gathering(log, "w", SystemClock()), Party("one"), Party("two"), log.current.version
     first, second = one.step(a=b"1"), two.step(b=b"2")
     gathering.add(one, first)
     gathering.add(two, second)
@@ -65,7 +65,7 @@ async def test_steps_of_two_slots_are_one_commit(log: CommitLog) -> None:
 
 
 async def test_step_grows_until_it_is_decided_and_not_after(log: CommitLog) -> None:
-    gathering, one = Gathering(log, "w"), Party("one")
+    gathering, one = Gathering(log, "w", SystemClock()), Party("one")
     step = one.step(a=b"1")
     gathering.add(one, step)
     assert step.gathered
@@ -76,7 +76,7 @@ async def test_step_grows_until_it_is_decided_and_not_after(log: CommitLog) -> N
 
 
 async def test_lost_slot_loses_only_its_own(log: CommitLog) -> None:
-    gathering, stale, two = Gathering(log, "w"), Party("one", token=0), Party("two")
+    gathering, stale, two = Gathering(log, "w", SystemClock()), Party("one", token=0), Party("two")
     gathering.add(stale, stale.step(a=b"1"))
     gathering.add(two, two.step(b=b"2"))
     await asyncio.gather(stale.done.wait(), two.done.wait())
@@ -86,7 +86,7 @@ async def test_lost_slot_loses_only_its_own(log: CommitLog) -> None:
 
 
 async def test_step_after_the_close_goes_with_a_later_transaction(log: CommitLog) -> None:
-    gathering, one = Gathering(log, "w"), Party("one")
+    gathering, one = Gathering(log, "w", SystemClock()), Party("one")
     first, second = one.step(a=b"1"), one.step(a=b"2")
     gathering.add(one, first)
     gathering.close()
@@ -100,7 +100,7 @@ async def test_step_after_the_close_goes_with_a_later_transaction(log: CommitLog
 
 
 async def test_more_than_a_commit_takes_is_cut_between_steps_and_keeps_its_order(log: CommitLog) -> None:
-    gathering, one, text = Gathering(log, "w"), Party("one"), b'"' + b"x" * 300_000 + b'"'
+    gathering, one, text = Gathering(log, "w", SystemClock()), Party("one"), b'"' + b"x" * 300_000 + b'"'
     steps = [one.step(a=b"%d" % number, **{f"k{number}": text}) for number in range(5)]
     for step in steps:
         gathering.add(one, step)
@@ -112,8 +112,22 @@ async def test_more_than_a_commit_takes_is_cut_between_steps_and_keeps_its_order
     assert value(log, "a") == b"4"
 
 
-async def test_closed_log_fails_the_step_at_once(log: CommitLog) -> None:
-    gathering, one = Gathering(log, "w"), Party("one")
+async def test_closed_log_fails_the_step(log: CommitLog) -> None:
+    gathering, one = Gathering(log, "w", SystemClock()), Party("one")
     await log.close()
     gathering.add(one, one.step(a=b"1"))
+    await one.done.wait()
     assert isinstance(one.heard[0][1], Closed)
+
+
+async def test_steps_that_come_while_a_commit_is_on_its_way_are_the_next_one(log: CommitLog) -> None:
+    gathering, one, two = Gathering(log, "w", SystemClock()), Party("one"), Party("two")
+    gathering.add(one, one.step(a=b"0"))
+    gathering.close()
+    before = log.current.version
+    for number in range(1, 50):
+        gathering.add(two, two.step(**{f"k{number}": b"1"}))
+        await asyncio.sleep(0)
+    await two.done.wait()
+    assert sum(len(steps) for steps, _ in two.heard) == 49
+    assert log.current.version == before + 2

@@ -1,9 +1,10 @@
-"""Steps that only store offsets: those of all slots of one log are one transaction, which is open until the log decides it.
+"""Steps that only store offsets: those of all slots of one log that come close together are one transaction.
 
-While one commit of the log is on its way, all that comes goes into the next, however many turns of the loop that takes.
+A commit of the log costs as much as dozens of offsets. So what comes while one is on its way waits for it, and the next goes
+when a few turns of the loop have brought nothing new, or after two milliseconds: a lone client waits for neither.
 
-Invariant: the steps of a slot are committed in the order they came, and before any other step that came after them. What a
-transaction holds is fixed when it is first decided. A slot that is lost loses its own steps, not those of its neighbours.
+Invariant: the steps of a slot are submitted in the order they came, and before any other step that came after them. A slot
+that is lost loses its own steps, not those of its neighbours.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
+from lakebed.clock import Clock
 from lakebed.errors import Fenced, LakebedError, Unavailable
 from lakebed.groups import Step, decide_together
-from lakebed.kernel import CommitLog, CommitResult, Committed, Decision, View
+from lakebed.kernel import CommitLog, CommitResult, Committed
 
 _TRANSACTION_MAX_BYTES = 512 * 1024
+_LINGER_MAX_S = 0.002
+_QUIET_TURNS = 2
 
 
 class Party(Protocol):
@@ -33,55 +37,57 @@ Parties: TypeAlias = dict[Party, list[Step]]
 class Gathering:
     """The offsets on their way to one log. `writer` is a name that no other process has."""
 
-    def __init__(self, log: CommitLog, writer: str) -> None:
-        self._log, self._writer = log, writer
+    def __init__(self, log: CommitLog, writer: str, clock: Clock) -> None:
+        self._log, self._writer, self._clock = log, writer, clock
+        self._loop = asyncio.get_running_loop()
         self._open: Parties | None = None
-        self._submitted = 0
+        self._opened_s = 0.0
+        self._seen = self._quiet_turns = 0
+        self._submitted = self._under_way = 0
+        self.requests = 0
+        """How many have come, also those that a gathered step took in."""
 
     def add(self, party: Party, step: Step) -> None:
-        """Let a step go with the others; until it is decided it may grow."""
+        """Let a step go with the others; until it goes it may grow."""
         if self._open is None:
-            opened: Parties = {}
-            try:
-                self._submit(opened)
-            except LakebedError as error:
-                party.failed([step], error)
-                return
-            self._open = opened
+            self._open, self._opened_s, self._quiet_turns = {}, self._clock.monotonic_s(), 0
+            if not self._under_way:
+                self._loop.call_soon(self._look, self._open)
+        self.requests += 1
         step.gathered = True
         self._open.setdefault(party, []).append(step)
 
     def close(self) -> None:
-        """What comes from now on goes with another transaction."""
-        if self._open is not None:
-            self._seal(self._open)
+        """Submit what has come so far."""
+        opened, self._open = self._open, None
+        for parties in _cut(opened) if opened else ():
+            try:
+                self._submit(parties)
+            except LakebedError as error:
+                _fail(parties, error)
+
+    def _look(self, opened: Parties) -> None:
+        """Submit, unless more keeps coming: fewer commits that are larger cost all of them less."""
+        if opened is not self._open:
+            return
+        came, self._seen = self.requests != self._seen, self.requests
+        self._quiet_turns = 0 if came else self._quiet_turns + 1
+        if self._quiet_turns > _QUIET_TURNS or self._clock.monotonic_s() - self._opened_s > _LINGER_MAX_S:
+            self.close()
+        else:
+            self._loop.call_soon(self._look, opened)
 
     def _submit(self, parties: Parties) -> None:
         self._submitted += 1
-        decide, txn_id = partial(self._decide, parties), f"offsets:{self._writer}:{self._submitted}"
+        decide, txn_id = partial(decide_together, list(parties.values())), f"offsets:{self._writer}:{self._submitted}"
         result = self._log.submit(decide, txn_id=txn_id)
         result.add_done_callback(partial(self._ended, parties))
-
-    def _decide(self, parties: Parties, view: View) -> Decision[frozenset[str]]:
-        self._seal(parties)
-        return decide_together(list(parties.values()), view)
-
-    def _seal(self, parties: Parties) -> None:
-        """Take no more into it; what is too much for one transaction goes with others right behind."""
-        if parties is not self._open:
-            return
-        self._open = None
-        first, *others = _cut(parties)
-        parties.clear()
-        parties.update(first)
-        for other in others:
-            try:
-                self._submit(other)
-            except LakebedError as error:
-                _fail(other, error)
+        self._under_way += 1
 
     def _ended(self, parties: Parties, outcome: asyncio.Future[CommitResult[Any]]) -> None:
-        self._seal(parties)
+        self._under_way -= 1
+        if self._open is not None and not self._under_way:
+            self._loop.call_soon(self._look, self._open)
         error = outcome.exception()
         if error is not None and not isinstance(error, LakebedError):
             raise error

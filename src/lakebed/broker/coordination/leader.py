@@ -101,7 +101,9 @@ class SlotLeader:
         except Unavailable as error:
             raise Loading(error.problem, error.remedy) from error
         reply = self._waiting[ticket] = Reply(partial(self._waiting.pop, ticket, None))
-        if not step.gathered:
+        if step.gathered:
+            self._gathering.requests += 1
+        else:
             self._perform(step)
         return reply
 

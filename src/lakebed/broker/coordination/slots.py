@@ -84,7 +84,7 @@ class Slots:
         self._sweep_interval_s = sweep_interval_s
         self._swept_s = clock.monotonic_s()
         self._holder = str(clock.uuid7())
-        self._gatherings = [Gathering(log, self._holder) for log in logs]
+        self._gatherings = [Gathering(log, self._holder, clock) for log in logs]
         self._led: dict[int, SlotLeader] = {}
         self._taking: dict[int, asyncio.Task[bool]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
