@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import shutil
 import statistics
-import tempfile
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypeAlias
 
 import uvloop
@@ -25,6 +21,7 @@ from bench.group_load import ClassicMember, ConsumerMember, Group, Plan, commit_
 from bench.idle_groups import idle_groups
 from bench.peers import Peer, kafka, lakebed
 from bench.report import Figure
+from bench.scratch import scratch
 
 MEMBERS, PARTITIONS, COMMITTERS, GROUPS = 100, 100, 100, 10
 IN_FLIGHT = 5
@@ -116,11 +113,11 @@ class Course:
 def run(quick: bool) -> list[Figure]:
     """All figures of this part."""
     scale = QUICK if quick else FULL
-    with _scratch() as folder, lakebed(folder, LAKEBED) as ours, kafka(folder, KAFKA) as theirs:
+    with scratch() as folder, lakebed(folder, LAKEBED) as ours, kafka(folder, KAFKA) as theirs:
         for peer in (ours, theirs):
             peer.create_topic(_TOPIC, PARTITIONS)
         figures = uvloop.run(_beside(scale, ours, theirs))
-    with _scratch() as folder:
+    with scratch() as folder:
         return figures + uvloop.run(idle_groups(folder, scale.idle_groups, scale.idle_s))
 
 
@@ -258,12 +255,3 @@ def _rate(name: str, course: Course, against: str, bar: float | None = 1.0) -> F
     ours, theirs = course.median("lakebed"), course.median("kafka")
     cost = f"server+client µs each {course.cost('lakebed')} against {course.cost('kafka')}"
     return Figure(name, course.ratio("lakebed", "kafka"), f"{ours:.0f}/s against {theirs:.0f}/s {against}; {cost}", bar)
-
-
-@contextlib.contextmanager
-def _scratch() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="lakebed-bench-", dir=os.environ.get("LAKEBED_BENCH_DIR")))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)

@@ -6,19 +6,17 @@ import asyncio
 import gc
 import json
 import os
-import shutil
 import statistics
-import tempfile
 import time
 import tracemalloc
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import uvloop
 
 from bench.report import Figure
+from bench.scratch import scratch
 from lakebed.clock import SystemClock
 from lakebed.kernel import KERNEL_PARTS, Add, CommitLog, Decision, FileLogStore, Identity, Put, Registry, View
 from lakebed.kernel.replay import load
@@ -44,15 +42,6 @@ async def _run(quick: bool) -> list[Figure]:
     ]
 
 
-@asynccontextmanager
-async def _scratch() -> AsyncIterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="lakebed-bench-", dir=os.environ.get("LAKEBED_BENCH_DIR")))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)
-
-
 class _Unsynced(Disk):
     """A disk that does not wait, for making a log whose opening is to be measured."""
 
@@ -75,7 +64,7 @@ async def _opened(folder: Path, disk: Disk | None = None) -> CommitLog:
 async def _commits(count: int) -> list[Figure]:
     """Commits one after the other, and 128 waiting at once, in turns with the system calls they cannot do without."""
     sequential, grouped, bare = [], [], []
-    async with _scratch() as folder:
+    with scratch() as folder:
         log = await _opened(folder / "log")
         (folder / "bare").mkdir()
         for turn in range(5):
@@ -135,7 +124,7 @@ async def _grouped(log: CommitLog, name: str, waiting: int, rounds: int) -> floa
 
 async def _cost_by_entries(large: int, count: int) -> Figure:
     """What a commit costs on a large index against a small one, checkpoints included."""
-    async with _scratch() as folder:
+    with scratch() as folder:
         small_log, large_log = await _opened(folder / "small"), await _opened(folder / "large")
         await _fill(small_log, 1000)
         await _fill(large_log, large)
@@ -209,7 +198,7 @@ async def _append(log: CommitLog, turn: int, count: int) -> float:
 
 async def _open(commits: int) -> list[Figure]:
     """Opening a log of many commits, against only parsing the bytes that this reads."""
-    async with _scratch() as folder:
+    with scratch() as folder:
         log = await _opened(folder, _Unsynced())
         for first in range(0, commits, 2000):
             await _one_by_one(log, first, min(2000, commits - first))
@@ -282,7 +271,7 @@ def _parse(bodies: list[bytes], parse: Callable[[bytes], object]) -> float:
 
 
 async def _bytes_per_entry(entries: int) -> Figure:
-    async with _scratch() as folder:
+    with scratch() as folder:
         log = await _opened(folder)
         tracemalloc.start()
         before, _ = tracemalloc.get_traced_memory()

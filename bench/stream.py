@@ -10,12 +10,9 @@ import asyncio
 import contextlib
 import functools
 import os
-import shutil
 import statistics
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from bench import load
 from bench.load import Load
@@ -23,6 +20,7 @@ from bench.lookup import lookup_cost
 from bench.peers import Peer, kafka, lakebed
 from bench.profile import EMPTY, Profile, profile
 from bench.report import Figure
+from bench.scratch import scratch
 
 PARTITIONS, MANY_PARTITIONS = 10, 1000
 _RUN_BYTES_MAX, _TAIL_BYTES = 1e9, 40e6
@@ -89,13 +87,13 @@ class Course:
 def run(quick: bool) -> list[Figure]:
     """All figures of this part."""
     scale = QUICK if quick else FULL
-    with _scratch() as folder, lakebed(folder) as ours, kafka(folder) as theirs:
+    with scratch() as folder, lakebed(folder) as ours, kafka(folder) as theirs:
         figures, rate = _throughput(scale, ours, theirs)
         figures += _partitions(scale, ours, theirs)
         figures.append(Figure("peak_rss_mb", ours.peak_rss_mb(), "all processes, under the loads above", 600, False))
         with kafka(folder, synced=True) as synced:
             figures += _latency(scale, rate, ours, synced, theirs)
-    with _scratch() as folder:
+    with scratch() as folder:
         figures.append(asyncio.run(lookup_cost(folder, scale.index_entries, 5000)))
     return figures
 
@@ -226,12 +224,3 @@ def _topic(peer: Peer, name: str, partitions: int = PARTITIONS) -> Iterator[str]
     peer.create_topic(name, partitions)
     yield name
     peer.delete_topic(name)
-
-
-@contextlib.contextmanager
-def _scratch() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="lakebed-bench-", dir=os.environ.get("LAKEBED_BENCH_DIR")))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)

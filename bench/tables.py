@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.report import Figure
+from bench.scratch import scratch
 from bench.tables_catchup import catch_up
 from bench.tables_commits import commit_costs
 from bench.tables_freshness import stream_latency, table_visibility
@@ -55,15 +52,6 @@ def run(quick: bool, only: str | None = None) -> list[Figure]:
     figures: list[Figure] = []
     for name, measure in PARTS.items():
         if only in (None, name):
-            with _scratch() as folder:
+            with scratch() as folder:
                 figures += measure(folder, scale)
     return figures
-
-
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="lakebed-bench-", dir=os.environ.get("LAKEBED_BENCH_DIR")))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)
