@@ -26,7 +26,7 @@ from lakebed.wal.tail import TailCache
 BATCHES_MAX = 8000
 """Of one object, so that its commit stays within the kernel's limit."""
 
-_BESIDE_BYTES = 1_500_000
+_BESIDE_BYTES = 1_000_000
 """Worth an object of its own beside those being written, where starting one costs little: producers have only so much on
 the way, and wait for all of it."""
 
