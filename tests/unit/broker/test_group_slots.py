@@ -207,7 +207,7 @@ async def test_silent_member_is_put_out_by_its_session_timer(start_broker: Start
     broker = await start_broker(quick(tmp_path))
     async with wired(broker.kafka) as wire:
         await found(wire, "g")
-        member = await joined(wire, "g", session_ms=200)
+        member = await joined(wire, "g", session_ms=1000)
         async with asyncio.timeout(PATIENCE_S):
             while await _state(wire, "g") != "Empty":
                 await asyncio.sleep(0.02)
