@@ -19,6 +19,7 @@ from lakebed.pipeline.keeping import Keeper, KeepingRounds
 from lakebed.records import Record, build_batch, split
 from lakebed.streams import Domain, Memory, OpenRoot, Topic, TopicAdmin, opened_root
 from lakebed.wal import Collector, Piece
+from tests.pipeline.threads import guarded
 from tests.unit.pipeline.keeping_world import create_root
 
 TOPIC, PARTITIONS = "orders", 2
@@ -52,7 +53,7 @@ class Churn:
     @contextmanager
     def going_on(self, begun: Path) -> Iterator[None]:
         """Settle and collect from when the file `begun` is there until the end of the block."""
-        thread = threading.Thread(target=self._guarded, args=(begun,))
+        thread = threading.Thread(target=guarded, args=(lambda: asyncio.run(self._go_on(begun)), self.troubles))
         thread.start()
         try:
             yield
@@ -74,12 +75,6 @@ class Churn:
                     await _append(root, topic, partition, [values(partition, first + at) for at in range(count)])
             self.ends = [records] * PARTITIONS
             self.written = {item.key async for item in root.objects.list("wal/")}
-
-    def _guarded(self, begun: Path) -> None:
-        try:
-            asyncio.run(self._go_on(begun))
-        except Exception as error:  # noqa: BLE001 - told by the thread that asks for the outcome
-            self.troubles.append(repr(error))
 
     async def _go_on(self, begun: Path) -> None:
         clock = SystemClock()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from tests.pipeline.threads import guarded
 
 _EVERY_S = 0.02
 _END_S = 60.0
@@ -31,7 +33,7 @@ class Pulse:
     @contextlib.contextmanager
     def beating(self) -> Iterator[None]:
         works = (self._produce, self._consume)
-        threads = [threading.Thread(target=self._guarded, args=(work,), name=work.__name__) for work in works]
+        threads = [threading.Thread(target=guarded, args=(work, self.troubles), name=work.__name__) for work in works]
         for thread in threads:
             thread.start()
         try:
@@ -82,12 +84,6 @@ class Pulse:
                 expected[message.partition()] += 1
                 self.read_s.append(time.monotonic())
         consumer.close()
-
-    def _guarded(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except Exception as error:  # noqa: BLE001 - told by the thread that asks for the outcome
-            self.troubles.append(f"{work.__name__}: {error!r}")
 
 
 def _longest_s(moments_s: list[float], begin_s: float, end_s: float) -> float:

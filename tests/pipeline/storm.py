@@ -20,6 +20,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 
 from lakebed.pipeline import Event
 from tests.pipeline.settling import settings_of, settle_here
+from tests.pipeline.threads import guarded
 from tests.pipeline.views import Row, of_message
 
 TOPIC, PARTITIONS = "orders", 3
@@ -87,7 +88,7 @@ class Weather:
     def blowing(self) -> Iterator[None]:
         """All of it until the end of the block; afterwards nothing may have gone wrong."""
         works = (self.produce, self.follow, self.read_again)
-        threads = [threading.Thread(target=self._guarded, args=(work,), name=work.__name__) for work in works]
+        threads = [threading.Thread(target=guarded, args=(work, self.troubles), name=work.__name__) for work in works]
         for thread in threads:
             thread.start()
         try:
@@ -138,12 +139,6 @@ class Weather:
         else:
             raise RuntimeError(f"reading came to {expected} and not further")
         consumer.close()
-
-    def _guarded(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except Exception as error:  # noqa: BLE001 - told by the thread that asks for the outcome
-            self.troubles.append(f"{work.__name__}: {error!r}")
 
 
 @dataclass

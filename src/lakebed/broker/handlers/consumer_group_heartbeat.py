@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lakebed.broker.connection import Answer
 from lakebed.broker.context import Call, Context
-from lakebed.broker.coordination import Reply, group_code
-from lakebed.broker.handlers.group_answers import answer_from
+from lakebed.broker.coordination import group_code
+from lakebed.broker.handlers.group_answers import answer_of_leader
 from lakebed.errors import LakebedError
 from lakebed.protocol import Api
 from lakebed.protocol import consumer_group_heartbeat as wire
@@ -30,21 +30,13 @@ async def _look_and_hear(request: wire.ConsumerGroupHeartbeatRequest, call: Call
 
 
 def _hear(request: wire.ConsumerGroupHeartbeatRequest, call: Call, context: Context) -> Answer:
-    try:
-        leader = context.groups.leader(request.group_id)
-        reply = leader.submit(lambda coordinator, ticket: coordinator.consumer_heartbeat(request, call.caller(ticket)))
-    except LakebedError as error:
-        return _refused(error)
-    return answer_from(reply, _answer)
-
-
-def _answer(reply: Reply) -> wire.ConsumerGroupHeartbeatResponse:
-    try:
-        answer = reply.result()
-    except LakebedError as error:
-        return _refused(error)
-    assert isinstance(answer, wire.ConsumerGroupHeartbeatResponse)
-    return answer
+    return answer_of_leader(
+        request.group_id,
+        call,
+        context,
+        lambda coordinator, caller: coordinator.consumer_heartbeat(request, caller),
+        _refused,
+    )
 
 
 def _refused(error: LakebedError) -> wire.ConsumerGroupHeartbeatResponse:

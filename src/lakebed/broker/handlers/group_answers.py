@@ -1,14 +1,41 @@
-"""From what a slot's leader owes to the answer of a request, without a task."""
+"""What the leader of a group's slot has to say to a request, without a task."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from lakebed.broker.connection import Answer, Deferred
+from lakebed.broker.context import Call, Context
 from lakebed.broker.coordination import Reply
+from lakebed.errors import LakebedError
+from lakebed.groups import Caller, Coordinator, Step
 from lakebed.protocol import Message
 
 
-def answer_from(reply: Reply, build: Callable[[Reply], Message]) -> Answer:
-    """What `build` makes of the reply: now if it is there already, as for most heartbeats, or once it is."""
+def answer_of_leader(
+    group_id: str,
+    call: Call,
+    context: Context,
+    ask: Callable[[Coordinator, Caller], Step],
+    refused: Callable[[LakebedError], Message],
+    told: Callable[[Any], Message] | None = None,
+) -> Answer:
+    """The coordinator's answer, or what `told` makes of it: now if it is there already, as for most heartbeats, or once it is."""
+
+    def build(reply: Reply) -> Message:
+        try:
+            answer = reply.result()
+        except LakebedError as error:
+            return refused(error)
+        if told is not None:
+            return told(answer)
+        assert isinstance(answer, Message)
+        return answer
+
+    try:
+        leader = context.groups.leader(group_id)
+        reply = leader.submit(lambda coordinator, ticket: ask(coordinator, call.caller(ticket)))
+    except LakebedError as error:
+        return refused(error)
     return build(reply) if reply.done() else Deferred(reply, build)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lakebed.broker.connection import Answer
 from lakebed.broker.context import Call, Context
-from lakebed.broker.coordination import Reply, group_code
-from lakebed.broker.handlers.group_answers import answer_from
+from lakebed.broker.coordination import group_code
+from lakebed.broker.handlers.group_answers import answer_of_leader
 from lakebed.errors import LakebedError
 from lakebed.protocol import Api
 from lakebed.protocol import heartbeat as wire
@@ -15,18 +15,10 @@ API, VERSIONS = Api.HEARTBEAT, range(5)
 
 def handle(request: wire.HeartbeatRequest, call: Call, context: Context) -> Answer:
     """Renew the member's session."""
-    try:
-        leader = context.groups.leader(request.group_id)
-        reply = leader.submit(lambda coordinator, ticket: coordinator.heartbeat(request, call.caller(ticket)))
-    except LakebedError as error:
-        return wire.HeartbeatResponse(error_code=group_code(error))
-    return answer_from(reply, _answer)
+    return answer_of_leader(
+        request.group_id, call, context, lambda coordinator, caller: coordinator.heartbeat(request, caller), _refused
+    )
 
 
-def _answer(reply: Reply) -> wire.HeartbeatResponse:
-    try:
-        answer = reply.result()
-    except LakebedError as error:
-        return wire.HeartbeatResponse(error_code=group_code(error))
-    assert isinstance(answer, wire.HeartbeatResponse)
-    return answer
+def _refused(error: LakebedError) -> wire.HeartbeatResponse:
+    return wire.HeartbeatResponse(error_code=group_code(error))

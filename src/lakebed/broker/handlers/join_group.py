@@ -7,8 +7,8 @@ import msgspec
 
 from lakebed.broker.connection import Answer
 from lakebed.broker.context import Call, Context
-from lakebed.broker.coordination import Reply, group_code
-from lakebed.broker.handlers.group_answers import answer_from
+from lakebed.broker.coordination import group_code
+from lakebed.broker.handlers.group_answers import answer_of_leader
 from lakebed.errors import LakebedError
 from lakebed.protocol import Api
 from lakebed.protocol import join_group as wire
@@ -22,25 +22,13 @@ _NO_PROTOCOL_FROM = 7
 def handle(request: wire.JoinGroupRequest, call: Call, context: Context) -> Answer:
     """Take a member into the next generation."""
 
-    def build(reply: Reply) -> wire.JoinGroupResponse:
-        try:
-            answer = reply.result()
-        except LakebedError as error:
-            return _refusal(request, call, error)
-        assert isinstance(answer, wire.JoinGroupResponse)
-        return _refused(answer, call) if answer.error_code else answer
+    def refused(error: LakebedError) -> wire.JoinGroupResponse:
+        return told(wire.JoinGroupResponse(error_code=group_code(error), member_id=request.member_id))
 
-    try:
-        leader = context.groups.leader(request.group_id)
-        reply = leader.submit(lambda coordinator, ticket: coordinator.join(request, call.caller(ticket)))
-    except LakebedError as error:
-        return _refusal(request, call, error)
-    return answer_from(reply, build)
+    def told(answer: wire.JoinGroupResponse) -> wire.JoinGroupResponse:
+        nameless = answer.error_code and call.version >= _NO_PROTOCOL_FROM
+        return msgspec.structs.replace(answer, protocol_name=None) if nameless else answer
 
-
-def _refusal(request: wire.JoinGroupRequest, call: Call, error: LakebedError) -> wire.JoinGroupResponse:
-    return _refused(wire.JoinGroupResponse(error_code=group_code(error), member_id=request.member_id), call)
-
-
-def _refused(answer: wire.JoinGroupResponse, call: Call) -> wire.JoinGroupResponse:
-    return msgspec.structs.replace(answer, protocol_name=None) if call.version >= _NO_PROTOCOL_FROM else answer
+    return answer_of_leader(
+        request.group_id, call, context, lambda coordinator, caller: coordinator.join(request, caller), refused, told
+    )

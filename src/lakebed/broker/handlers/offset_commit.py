@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from lakebed.broker.connection import Answer
 from lakebed.broker.context import Call, Context
-from lakebed.broker.coordination import Reply, group_code
-from lakebed.broker.handlers.group_answers import answer_from
+from lakebed.broker.coordination import group_code
+from lakebed.broker.handlers.group_answers import answer_of_leader
 from lakebed.broker.handlers.group_places import Place
 from lakebed.errors import LakebedError
 from lakebed.groups import OffsetAnswer, OffsetCommit, OffsetToCommit
@@ -62,20 +62,17 @@ def _commit(request: wire.OffsetCommitRequest, call: Call, context: Context, fou
         request.retention_time_ms,
     )
 
-    def build(reply: Reply) -> wire.OffsetCommitResponse:
-        try:
-            answer = reply.result()
-        except LakebedError as error:
-            return _refused(found, call, group_code(error))
-        assert isinstance(answer, OffsetAnswer)
+    def told(answer: OffsetAnswer) -> wire.OffsetCommitResponse:
         return _refused(found, call, answer.code) if answer.code else _answer(found, call, answer.codes)
 
-    try:
-        leader = context.groups.leader(request.group_id)
-        reply = leader.submit(lambda coordinator, ticket: coordinator.commit_offsets(commit, call.caller(ticket)))
-    except LakebedError as error:
-        return _refused(found, call, group_code(error))
-    return answer_from(reply, build)
+    return answer_of_leader(
+        request.group_id,
+        call,
+        context,
+        lambda coordinator, caller: coordinator.commit_offsets(commit, caller),
+        lambda error: _refused(found, call, group_code(error)),
+        told,
+    )
 
 
 def _offsets(found: Found) -> list[OffsetToCommit]:
