@@ -172,7 +172,8 @@ class Killer:
         last = self._watch(ours, steps, patience_s)
         threading.Event().wait(self.chance.choice((0.0, self.chance.uniform(0, 0.03))))
         if child.is_alive():
-            os.kill(child.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it may end by itself at this very moment
+                os.kill(child.pid, signal.SIGKILL)
         child.join(_CHILD_S)
         if child.exitcode == -signal.SIGKILL:
             self.killed_in[last] += 1
