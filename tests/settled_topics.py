@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakebed.kernel import Add, CommitLog, Committed, Decision, IndexEntry, Operation, Remove, View
+from lakebed.kernel import Add, CommitLog, Committed, Decision, IndexEntry, Operation, View
 from lakebed.objects import ObjectStore
 from lakebed.records import ROW_SCHEMA, Decoder
 from lakebed.streams import Removal
@@ -105,9 +105,8 @@ async def swap(log: CommitLog, taken: Collection[IndexEntry], add: Add) -> None:
     """One commit that puts a file in the place of entries."""
 
     def decide(view: View) -> Decision[None]:
-        removal = Removal(view, NOW_MS, len(taken))
-        removal.release(list(taken))
-        remove = Remove(stream=add.stream, offset_start=add.offset_start, offset_end=add.offset_end)
+        removal = Removal(view, NOW_MS, 0)
+        remove = removal.remove(add.stream, add.offset_start, add.offset_end)
         operations: list[Operation] = [remove, add, *removal.operations()]
         return Decision(operations, None)
 

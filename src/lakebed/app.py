@@ -346,7 +346,7 @@ class App:
         sweeper = Sweeper(admin, cluster, logs, self.clock, self.settings.streams)
         work: list[Chore] = [("sweep", sweeper.round)]
         for domain in domains:
-            work.append((f"collect released of {domain.number}", domain.collector.collect_released))
+            work.append((f"collect released of {domain.number}", domain.collector.collect_all_released))
             work.append((f"collect orphans of {domain.number}", domain.collector.collect_orphans))
         work += [(f"clean up {log.name}", log.clean_up) for log in (cluster, *logs)]
         every_s = self.settings.streams.retention_interval_s

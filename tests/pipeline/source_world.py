@@ -14,7 +14,7 @@ import pytest
 
 from lakebed.clock import SystemClock
 from lakebed.config import Settings
-from lakebed.kernel import Add, CommitLog, Decision, IndexEntry, Operation, Remove, View, open_root
+from lakebed.kernel import Add, CommitLog, Decision, IndexEntry, Operation, View, open_root
 from lakebed.objects import LocalStore
 from lakebed.records import Record, build_batch, read_records, split
 from lakebed.streams import (
@@ -180,10 +180,9 @@ class World:
         moments = [each[1] for each in rows]
 
         def decide(view: View) -> Decision[None]:
-            removal = Removal(view, self.clock.now_ms(), 10_000)
-            removal.release(entries)
+            removal = Removal(view, self.clock.now_ms(), 0)
             operations: list[Operation] = [
-                Remove(stream=number, offset_start=start, offset_end=end),
+                removal.remove(number, start, end),
                 Add(
                     stream=number,
                     offset_start=start,

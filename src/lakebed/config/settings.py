@@ -78,6 +78,10 @@ class WalSettings(Struct, frozen=True, kw_only=True):
     orphan_ttl_s: Annotated[
         Seconds, Meta(ge=60, description="An object that no commit names is deleted when it is so old")
     ] = field(name="orphan_ttl", default=Seconds(_DAY))
+    gc_objects_max: Annotated[
+        int,
+        Meta(ge=1000, description="At most so many of them are deleted in one round (see streams.retention_interval)"),
+    ] = 200_000
     gc_grace_s: Annotated[
         Seconds, Meta(ge=1, description="An object that is no longer named is deleted after so long")
     ] = field(name="gc_grace", default=Seconds(600))
@@ -305,6 +309,10 @@ class TablesSettings(Struct, frozen=True, kw_only=True):
     timeout_s: Annotated[
         Seconds, Meta(ge=0.1, le=3600, description="How long one request to a catalog or table's log may take")
     ] = field(name="timeout", default=Seconds(30))
+    gc_objects_max: Annotated[
+        int,
+        Meta(ge=1000, description="At most so many of them are deleted in one round (see streams.retention_interval)"),
+    ] = 200_000
     gc_grace_s: Annotated[
         Seconds, Meta(ge=1, description="A Parquet file that nothing names any more is deleted after so long")
     ] = field(name="gc_grace", default=Seconds(600))

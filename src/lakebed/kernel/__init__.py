@@ -1,6 +1,6 @@
 """The kernel: a commit log on any store that can create a name only if it is absent. It knows nothing of Kafka."""
 
-from lakebed.kernel.blocks import FILE_TYPES, IndexEntry
+from lakebed.kernel.blocks import FILE_TYPES, Block, IndexEntry
 from lakebed.kernel.cleanup import CleanUp
 from lakebed.kernel.commit_log import CommitLog
 from lakebed.kernel.faulty_store import FaultyLogStore
@@ -9,7 +9,7 @@ from lakebed.kernel.file_store import FileLogStore
 from lakebed.kernel.identity import Floor, Identity, floor_of, oldest_version
 from lakebed.kernel.keys import Entry, KeysPart
 from lakebed.kernel.object_store import ObjectLogStore
-from lakebed.kernel.operations import Add, Commit, Delete, Operation, Put, Remove
+from lakebed.kernel.operations import Add, Commit, Delete, Forget, Operation, Put, Remove
 from lakebed.kernel.oxia_store import OxiaLogStore
 from lakebed.kernel.parts import Frozen, Part, PartDraft, Registry
 from lakebed.kernel.paths import CLUSTER_LOG, LAKE_LOG, ROOT_FILE, domain_log, log_prefix
@@ -32,6 +32,7 @@ __all__ = [
     "ROOT_FILE",
     "Absent",
     "Add",
+    "Block",
     "CleanUp",
     "Commit",
     "CommitLog",
@@ -45,6 +46,7 @@ __all__ = [
     "FileLogStore",
     "Finding",
     "Floor",
+    "Forget",
     "Frozen",
     "Identity",
     "IndexEntry",

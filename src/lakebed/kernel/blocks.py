@@ -19,7 +19,8 @@ from lakebed.errors import Invalid
 from lakebed.kernel.operations import Add
 
 BLOCK_MAX = 512
-FILE_TYPES = ("wal", "parquet", "quarantine")
+SETTLED = "parquet"
+FILE_TYPES = ("wal", SETTLED, "quarantine")
 _TYPE_CODES = {name: code for code, name in enumerate(FILE_TYPES)}
 _MARKS, _NUMBERS = 3, 4
 _LIMIT_32 = 1 << 32
@@ -76,7 +77,7 @@ class AppendedColumns:
 class Block:
     """Columns of up to `BLOCK_MAX` entries."""
 
-    __slots__ = ("_batches", "_marks", "_newest_ms", "_numbers", "_types", "ends", "segments", "start")
+    __slots__ = ("_batches", "_marks", "_newest", "_numbers", "_types", "ends", "segments", "start")
 
     def __init__(self, start: int) -> None:
         self.start = start
@@ -88,7 +89,8 @@ class Block:
         self._numbers = array("q")
         """Of each entry: cumulative size, least and greatest timestamp, version."""
         self._batches = bytearray()
-        self._newest_ms: int | None = None
+        self._newest = (0, -1)
+        """Among how many entries the greatest timestamp was sought last, and what it was."""
 
     @property
     def end(self) -> int:
@@ -150,16 +152,23 @@ class Block:
         """Of the entry at `at`, without making the rest of it."""
         return self._numbers[_NUMBERS * at]
 
+    def file_types(self, start: int, end: int) -> set[str]:
+        """Of the entries [start, end)."""
+        return {FILE_TYPES[code] for code in set(self._types[start:end])}
+
+    def batch_bytes(self, start: int, end: int) -> int:
+        """How long the packed batches of the entries [start, end) are together."""
+        marks = self._marks
+        return (marks[_MARKS * end - 1] if end else 0) - (marks[_MARKS * start - 1] if start else 0)
+
     def entries(self, count: int) -> Iterator[IndexEntry]:
         return map(self.entry, range(count))
 
     def timestamp_max(self, count: int) -> int:
-        """The greatest timestamp of the first `count` entries; -1 when none has one. Of a full block it is remembered."""
-        if count < BLOCK_MAX:
-            return max(self._column(2, count), default=-1)
-        if self._newest_ms is None:
-            self._newest_ms = max(self._column(2, count))
-        return self._newest_ms
+        """The greatest timestamp of the first `count` entries; -1 when none has one. It is remembered."""
+        if self._newest[0] != count:
+            self._newest = count, max(self._column(2, count), default=-1)
+        return self._newest[1]
 
     def find(self, offset: int, count: int) -> int:
         """The place of the entry that holds `offset`; `count` when none of the first `count` does."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from enum import Enum
 from typing import Any
 
@@ -27,6 +27,7 @@ from lakebed.kernel.store import Version
 _OUTCOMES_MAX = 10_000
 _RETRY_FIRST_S, _RETRY_MAX_S = 0.005, 1.0
 _REBASE_FIRST_S, _REBASE_MAX_S = 0.0002, 0.02
+_LOST_TOO_OFTEN = 4
 
 
 class Fate(Enum):
@@ -120,7 +121,11 @@ class Committer:
         """Get every transaction of the batch an answer. Refusals and mere answers need a snapshot younger than the batch."""
         if self._stuck is not None and not await self._unstick(batch):
             return
-        batch = self._without_known(batch)
+        async with AsyncExitStack() as turn:
+            await self._carry_through(self._without_known(batch), turn)
+
+    async def _carry_through(self, batch: list[Transaction], turn: AsyncExitStack) -> None:
+        """Plan and write until all are answered; who keeps losing asks for its turn."""
         attempt, fresh = 0, False
         while batch:
             if self._head.is_old():
@@ -132,6 +137,7 @@ class Committer:
                     continue
             if await self._carried_out(plan):
                 batch, attempt, fresh = batch[plan.taken :], 0, True
+                await turn.aclose()
                 continue
             if self._stuck is plan:
                 self._requeue([waiting for waiting, _ in plan.refusals] + batch[plan.taken :])
@@ -140,6 +146,8 @@ class Committer:
             if attempt > self._settings.retry_limit:
                 self._give_up(batch)
                 return
+            if attempt == _LOST_TOO_OFTEN:
+                await turn.enter_async_context(self._head.store.turn())
             await self._rebase(attempt)
             fresh = True
 

@@ -6,6 +6,7 @@ Invariant: a document is seen whole or not at all, and only `swap_document` may 
 from __future__ import annotations
 
 import re
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from lakebed.errors import Conflict, NotFound
 from lakebed.objects import ETag, ObjectStore
@@ -43,6 +44,10 @@ class Documents:
 
     async def delete_document(self, name: str) -> None:
         await self.objects.delete(self._key(name))
+
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        """There is no way to ask the others."""
+        return nullcontext()
 
     async def _replace(self, name: str, body: bytes, etag: ETag) -> None:
         try:

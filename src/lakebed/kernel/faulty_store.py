@@ -7,6 +7,7 @@ moment when the store behind has done all of the call or none of it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import TypeVar
 
 from lakebed.clock import Clock, SystemClock
@@ -64,6 +65,9 @@ class FaultyLogStore:
     async def wait(self, version: Version, timeout_s: float) -> None:
         await self._begin(f"wait for {version}", _READ)
         await self.inner.wait(version, timeout_s)
+
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        return self.inner.turn()
 
     async def close(self) -> None:
         await self.settle()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from lakebed.errors import Ambiguous, Exists, Unavailable
 from lakebed.kernel.documents import Documents, commit_name, is_commit_name
 from lakebed.kernel.inotify import drain, watch_folder
 from lakebed.kernel.store import Version
+from lakebed.kernel.turnstile import Turnstile
 from lakebed.kernel.worker import Worker
 from lakebed.objects import Files, ObjectStore
 
@@ -34,10 +36,12 @@ class FileLogStore(Documents):
         self._writer = Worker("log writer", lambda: self._files.prepare(self._folder))
         self._reader = Worker("log reader")
         self._watched: int | None = None
+        self._turnstile = Turnstile(self._folder)
         self._news = asyncio.Event()
         self._made = False
 
     async def create(self, version: Version, body: bytes) -> None:
+        await self._turnstile.passed()
         await self._done(self._writer, self._create, version, body)
 
     async def read(self, version: Version) -> bytes | None:
@@ -66,6 +70,9 @@ class FileLogStore(Documents):
         except TimeoutError:
             return
 
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        return self._turnstile.held()
+
     async def close(self) -> None:
         if self._watched is not None:
             asyncio.get_running_loop().remove_reader(self._watched)
@@ -73,6 +80,7 @@ class FileLogStore(Documents):
             self._watched = None
         self._writer.stop()
         self._reader.stop()
+        self._turnstile.close()
         if self._own_files:
             self._files.close()
 

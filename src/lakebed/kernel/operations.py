@@ -57,11 +57,21 @@ class Add(Operation, tag="add", gc=False, kw_only=True):
 
 
 class Remove(Operation, tag="remove", gc=False):
-    """The entries that make up [offset_start, offset_end) of a stream no longer count."""
+    """The entries that make up [offset_start, offset_end) of a stream no longer count.
+
+    With a time, write-ahead segments that lose their last entry by it are remembered as released at that time.
+    """
 
     stream: int
     offset_start: int
     offset_end: int
+    released_ms: int = 0
+
+
+class Forget(Operation, tag="forget", gc=False):
+    """Released segments are gone: they need not be remembered any longer."""
+
+    segments: list[str]
 
 
 class Commit(msgspec.Struct, frozen=True):

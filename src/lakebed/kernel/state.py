@@ -31,6 +31,7 @@ class View(Protocol):
     def scan(self, start: str = "", end: str | None = None) -> Iterator[tuple[str, Entry]]: ...
     def stream(self, stream: int) -> Stream | None: ...
     def references(self, segment: str) -> int: ...
+    def released_ms(self, segment: str) -> int: ...
     def part(self, name: str) -> Any: ...
 
 
@@ -78,6 +79,14 @@ class Snapshot:
         """How many index entries name `segment`."""
         return self._streams.references(segment)
 
+    def released_ms(self, segment: str) -> int:
+        """When the last entry that named `segment` went; 0 when that is not known, or one names it."""
+        return self._streams.released.get(segment) or 0
+
+    def released(self, start: str = "") -> Iterator[tuple[str, int]]:
+        """The segments from `start` on that were named once and are to be collected, with the time of their release."""
+        return self._streams.released.items(start)
+
     def part(self, name: str) -> Any:
         """A registered part's frozen form."""
         return self.parts[name]
@@ -118,6 +127,9 @@ class Draft:
 
     def references(self, segment: str) -> int:
         return self._streams.references(segment)
+
+    def released_ms(self, segment: str) -> int:
+        return self._streams.released_ms(segment)
 
     def part(self, name: str) -> Any:
         return self._drafts[name]

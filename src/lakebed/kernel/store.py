@@ -6,6 +6,7 @@ Creating a commit is the only step that makes anything visible.
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from typing import NewType, Protocol
 
 Version = NewType("Version", int)
@@ -62,6 +63,10 @@ class LogStore(Protocol):
 
     async def wait(self, version: Version, timeout_s: float) -> None:
         """Return when the commit `version` may have appeared, at the latest after `timeout_s`. Early returns are allowed."""
+        ...
+
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        """Within it other writers let one go ahead that has lost to them often, where the store has a way to ask them."""
         ...
 
     async def close(self) -> None: ...

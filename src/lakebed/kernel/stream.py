@@ -6,9 +6,8 @@ Invariant: entries meet without gap or overlap from `start` to `end`; `end` neve
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from operator import ge
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 
 from lakebed.errors import Invalid
 from lakebed.kernel.blocks import BLOCK_MAX, AppendedColumns, Block, IndexEntry
@@ -64,6 +63,13 @@ class Stream:
         for block, count in self._blocks(self._place(offset)):
             yield from map(block.entry, range(block.find(offset, count), count))
 
+    def slices(self, start: int, end: int) -> Iterator[tuple[Block, int, int]]:
+        """The entries that hold any of [start, end), block by block: each with the places [low, high) of its own."""
+        for block, count in self._blocks(self._place(start)):
+            if block.start >= end:
+                return
+            yield block, block.find(start, count), min(count, bisect_left(block.ends, end, 0, count) + 1)
+
     def newest(self) -> IndexEntry | None:
         """The last entry."""
         if self.tail_count:
@@ -94,69 +100,11 @@ class Stream:
             yield self.tail, self.tail_count
 
 
-class StreamDraft:
-    """The next version of a stream's index, being written."""
-
-    __slots__ = ("_inserted", "_removed", "_stream", "changed", "released")
-
-    def __init__(self, base: Stream) -> None:
-        self._stream = base
-        self._removed: list[tuple[int, int]] = []
-        self._inserted: list[IndexEntry] = []
-        self.released: list[IndexEntry] = []
-        self.changed = base.changed
-
-    def add(self, add: Add, version: int) -> bool:
-        """Append behind the end (True), or note what will stand in the place of removed entries (False)."""
-        if add.offset_start >= add.offset_end:
-            raise Invalid(f"[{add.offset_start}, {add.offset_end}) holds no offset", "Give a range that is not empty")
-        if add.offset_start == self._stream.end:
-            self._stream = _appended(self._stream, add, version)
-            return True
-        self._inserted.append(_entry(add, version))
-        return False
-
-    def extend(self, adds: Sequence[Add], versions: Sequence[int]) -> bool:
-        """Append many at once; False, and nothing done, when they do not simply follow the end and each other."""
-        stream = self._stream
-        ends = [add.offset_end for add in adds]
-        starts = [add.offset_start for add in adds]
-        if starts[0] != stream.end or starts[1:] != ends[:-1] or any(map(ge, starts, ends)):
-            return False
-        try:
-            columns = AppendedColumns(adds, ends, versions)
-        except (OverflowError, KeyError):
-            return False
-        self._stream = _extended(stream, columns)
-        return True
-
-    def remove(self, offset_start: int, offset_end: int) -> None:
-        """Take away the entries that make up the range; what it leaves open within must be added in the same transaction."""
-        self._removed.append((offset_start, offset_end))
-
-    def finish(self) -> None:
-        """Carry out removals and insertions of the transaction that ends; `Invalid` when they leave a gap or an overlap."""
-        if not (self._removed or self._inserted):
-            return
-        removed, inserted = sorted(self._removed), sorted(self._inserted)
-        self._removed, self._inserted = [], []
-        self._stream, released = _edited(self._stream, removed, inserted)
-        self.released += released
-
-    def view(self) -> Stream:
-        """The stream as it stands after the transactions so far."""
-        return self._stream
-
-    def freeze(self, version: Version) -> Stream:
-        now = self._stream
-        return Stream(now.sealed, now.tail, now.tail_count, now.start, now.end, now.count, version, now.starts)
-
-
 def stream_of(entries: Iterable[IndexEntry], start: int, end: int) -> Stream:
     """A stream with just these entries; with none, one that is empty at `end`."""
     stream = Stream.empty(start)
     for entry in entries:
-        stream = _appended(stream, entry, entry.version)
+        stream = appended(stream, entry, entry.version)
     if stream.end != end:
         raise Invalid(
             f"the entries end at {stream.end}, not {end}", "Offsets only grow: add what follows or remove all"
@@ -164,27 +112,8 @@ def stream_of(entries: Iterable[IndexEntry], start: int, end: int) -> Stream:
     return stream
 
 
-def _block_end(block: Block) -> int:
-    return block.end
-
-
-def _entry(add: Add, version: int) -> IndexEntry:
-    return IndexEntry(
-        add.offset_start,
-        add.offset_end,
-        add.segment,
-        add.position,
-        add.size,
-        add.file_type,
-        add.cumulative_size,
-        add.timestamp_min,
-        add.timestamp_max,
-        version,
-        add.batches,
-    )
-
-
-def _appended(stream: Stream, entry: IndexEntry | Add, version: int) -> Stream:
+def appended(stream: Stream, entry: IndexEntry | Add, version: int) -> Stream:
+    """The stream with one more entry, which starts where it ended."""
     sealed, tail, count, starts = stream.sealed, stream.tail, stream.tail_count, stream.starts
     if count == BLOCK_MAX:
         starts = _with_start(starts, len(sealed), tail.start)
@@ -203,7 +132,8 @@ def _with_start(starts: array[int], count: int, start: int) -> array[int]:
     return starts
 
 
-def _extended(stream: Stream, columns: AppendedColumns) -> Stream:
+def extended(stream: Stream, columns: AppendedColumns) -> Stream:
+    """The same with many at once."""
     sealed, tail, count, starts = list(stream.sealed), stream.tail, stream.tail_count, stream.starts
     if len(tail.ends) != count:
         tail = tail.copy(count)
@@ -219,75 +149,3 @@ def _extended(stream: Stream, columns: AppendedColumns) -> Stream:
     return Stream(
         tuple(sealed), tail, len(tail.ends), stream.start, tail.ends[-1], stream.count + total, stream.changed, starts
     )
-
-
-def _edited(
-    stream: Stream, removed: list[tuple[int, int]], inserted: list[IndexEntry]
-) -> tuple[Stream, list[IndexEntry]]:
-    """Only the blocks that the edit touches, and those behind them when block borders move, are written anew."""
-    low = min([start for start, _ in removed] + [entry.offset_start for entry in inserted])
-    keep = bisect_right(stream.sealed, low, key=_block_end)
-    touched = [entry for block, count in stream._blocks(keep) for entry in block.entries(count)]
-    kept, released = _without(touched, removed)
-    merged = sorted(kept + inserted)
-    before = stream.sealed[keep - 1].end if keep else stream.start
-    _refuse_gaps(merged, before, stream.end, head=keep == 0)
-    if not merged and keep == 0:
-        return Stream((), Block(stream.end), 0, stream.end, stream.end, 0, stream.changed), released
-    start = stream.start if keep else merged[0].offset_start
-    return _rechunked(stream, keep, merged, start), released
-
-
-def _rechunked(stream: Stream, keep: int, merged: list[IndexEntry], start: int) -> Stream:
-    sealed = stream.sealed[:keep]
-    fresh = [merged[at : at + BLOCK_MAX] for at in range(0, len(merged), BLOCK_MAX)] or [[]]
-    blocks = []
-    for chunk in fresh:
-        block = Block(chunk[0].offset_start if chunk else stream.end)
-        for entry in chunk:
-            block.append(entry, entry.version)
-        blocks.append(block)
-    count = sum(len(block.segments) for block in sealed) + len(merged)
-    return Stream((*sealed, *blocks[:-1]), blocks[-1], len(fresh[-1]), start, stream.end, count, stream.changed)
-
-
-def _without(entries: list[IndexEntry], removed: list[tuple[int, int]]) -> tuple[list[IndexEntry], list[IndexEntry]]:
-    kept, released = [], []
-    covered = 0
-    for entry in entries:
-        inside = [span for span in removed if span[0] < entry.offset_end and entry.offset_start < span[1]]
-        if not inside:
-            kept.append(entry)
-            continue
-        if len(inside) > 1 or entry.offset_start < inside[0][0] or inside[0][1] < entry.offset_end:
-            raise Invalid(
-                f"removing {inside} would cut the entry [{entry.offset_start}, {entry.offset_end})",
-                "Remove whole entries",
-            )
-        covered += entry.offset_end - entry.offset_start
-        released.append(entry)
-    if covered != sum(end - start for start, end in removed):
-        raise Invalid(f"some of {removed} holds no entries", "Remove only what a current snapshot shows")
-    return kept, released
-
-
-def _refuse_gaps(entries: list[IndexEntry], before: int, end: int, *, head: bool) -> None:
-    """Entries must meet each other, the block before them (unless the head was cut off) and the end."""
-    if not entries:
-        if not head and before != end:
-            raise Invalid(
-                f"removing [{before}, {end}) would take the end back", "Offsets only grow: add what replaces it"
-            )
-        return
-    last = entries[0].offset_start if head else before
-    if entries[0].offset_start < before:
-        raise Invalid(f"[{entries[0].offset_start}, …) lies before the start {before}", "Removed offsets stay removed")
-    for entry in entries:
-        if entry.offset_start != last:
-            what = "a gap" if entry.offset_start > last else "an overlap"
-            raise Invalid(
-                f"{what} between {last} and {entry.offset_start}", "Add ranges that meet; read the snapshot again"
-            )
-        last = entry.offset_end
-    if last != end:
-        raise Invalid(f"the entries would end at {last}, not {end}", "Offsets only grow: add what replaces the removed")

@@ -1,34 +1,47 @@
-"""The streams of a log: an index for each, and how many entries name each segment."""
+"""The streams of a log: an index for each, how many entries name each segment, and which segments have been released.
+
+Invariant: a segment is named by an entry, or released since a known time, or unknown here; never two of these.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 import msgspec
 
 from lakebed.errors import Corrupt, Invalid
 from lakebed.kernel.blocks import BLOCK_MAX, Block
 from lakebed.kernel.lazy_block import LazyBlock
-from lakebed.kernel.operations import Add, Operation, Remove
+from lakebed.kernel.operations import Add, Forget, Operation, Remove
 from lakebed.kernel.parts import Misfit
 from lakebed.kernel.sortedmap import ABSENT, Absent, SortedMap
 from lakebed.kernel.store import Version
-from lakebed.kernel.stream import Stream, StreamDraft
+from lakebed.kernel.stream import Stream
+from lakebed.kernel.stream_draft import StreamDraft
 
 _ENTRY_BYTES = 56
 _STREAM_BYTES = 64
+_RELEASED_BYTES = 17
 _NAMES_PER_LINE = 1024
 
 
 class Streams:
     """One immutable version of all streams."""
 
-    __slots__ = ("map", "segments", "weight_bytes")
+    __slots__ = ("map", "released", "segments", "weight_bytes")
 
-    def __init__(self, streams: SortedMap[int, Stream], segments: SortedMap[str, int], weight_bytes: int) -> None:
+    def __init__(
+        self,
+        streams: SortedMap[int, Stream],
+        segments: SortedMap[str, int],
+        released: SortedMap[str, int],
+        weight_bytes: int,
+    ) -> None:
         self.map = streams
         self.segments = segments
+        self.released = released
         self.weight_bytes = weight_bytes
 
     def get(self, stream: int) -> Stream | None:
@@ -42,7 +55,10 @@ class Streams:
         return self.segments.get(segment) or 0
 
     def dump(self) -> Iterator[bytes]:
-        """Segment names first, then blocks that name them by place."""
+        """Released segments, then the names of the others, then blocks that name them by place."""
+        released = self.released.items()
+        while some := list(islice(released, _NAMES_PER_LINE)):
+            yield msgspec.json.encode(_Released([name for name, _ in some], [since_ms for _, since_ms in some]))
         names = [name for name, _ in self.segments.items()]
         places = {name: at for at, name in enumerate(names)}
         for at in range(0, len(names), _NAMES_PER_LINE):
@@ -58,21 +74,26 @@ class Streams:
 class StreamsDraft:
     """The next version of the streams: those that change, as drafts."""
 
-    __slots__ = ("_base", "_changed", "_edited", "_segments", "_weight_bytes")
+    __slots__ = ("_base", "_changed", "_edited", "_released_ms", "_segments", "_weight_bytes")
 
     def __init__(self, base: Streams) -> None:
         self._base = base
         self._changed: dict[int, StreamDraft] = {}
         self._segments: dict[str, int] = {}
         self._edited: set[int] = set()
+        self._released_ms: dict[str, int] = {}
+        """When segments were last let go of, for those of them that nothing names in the end; 0 is not worth remembering."""
         self._weight_bytes = base.weight_bytes
 
     def apply(self, operation: Operation, version: int) -> None:
         if isinstance(operation, Add):
             self._add(operation, version)
         elif isinstance(operation, Remove):
-            self._draft(operation.stream, version).remove(operation.offset_start, operation.offset_end)
+            draft = self._draft(operation.stream, version)
+            draft.remove(operation.offset_start, operation.offset_end, operation.released_ms)
             self._edited.add(operation.stream)
+        elif isinstance(operation, Forget):
+            self._released_ms.update(dict.fromkeys(operation.segments, 0))
 
     def apply_run(self, run: Sequence[tuple[Operation, int]]) -> None:
         """Appends are gathered by stream; where anything is removed, order matters and they are taken one by one."""
@@ -100,6 +121,11 @@ class StreamsDraft:
     def references(self, segment: str) -> int:
         return self._base.references(segment) + self._segments.get(segment, 0)
 
+    def released_ms(self, segment: str) -> int:
+        if self.references(segment):
+            return 0
+        return self._released_ms.get(segment, self._base.released.get(segment) or 0)
+
     def finish(self) -> None:
         if self._edited:
             for number in sorted(self._edited):
@@ -108,12 +134,14 @@ class StreamsDraft:
 
     def freeze(self) -> Streams:
         self.finish()
-        if not self._changed:
+        if not self._changed and not self._released_ms:
             return self._base
         streams: dict[int, Stream | Absent] = {
             number: draft.freeze(draft.changed) for number, draft in self._changed.items()
         }
-        return Streams(self._base.map.merged(streams), self._merged_segments(), self._weight_bytes)
+        segments, gone = self._merged_segments()
+        released = self._merged_released(gone)
+        return Streams(self._base.map.merged(streams), segments, released, self._weight_bytes)
 
     def _add(self, operation: Add, version: int) -> None:
         draft = self._draft(operation.stream, version)
@@ -162,37 +190,70 @@ class StreamsDraft:
             draft.finish()
         except Invalid as error:
             raise Invalid(f"stream {number}: {error.problem}", error.remedy) from error
-        for entry in draft.released:
-            self._count(entry.segment, -1)
-            self._weight_bytes -= _ENTRY_BYTES + len(entry.batches)
+        for released, since_ms in draft.released:
+            counts = self._segments
+            for segment, count in released.segments.items():
+                counts[segment] = counts.get(segment, 0) - count
+            self._released_ms.update(dict.fromkeys(released.segments.keys(), since_ms))
+            self._released_ms.update(dict.fromkeys(released.settled, 0))
+            self._weight_bytes -= _ENTRY_BYTES * released.count + released.batch_bytes
         draft.released = []
 
     def _count(self, segment: str, change: int) -> None:
         self._segments[segment] = self._segments.get(segment, 0) + change
 
-    def _merged_segments(self) -> SortedMap[str, int]:
+    def _merged_segments(self) -> tuple[SortedMap[str, int], list[str]]:
+        """With it those that nothing names any more."""
         changes: dict[str, int | Absent] = {}
         for segment, change in self._segments.items():
             count = self._base.references(segment) + change
             self._weight_bytes += (len(segment) + 3) * ((count > 0) - (count != change))
             changes[segment] = count if count > 0 else ABSENT
-        return self._base.segments.merged(changes)
+        gone = [segment for segment, count in changes.items() if count is ABSENT]
+        return self._base.segments.merged(changes), gone
+
+    def _merged_released(self, gone: Sequence[str]) -> SortedMap[str, int]:
+        """Segments that came to be named again, or were forgotten, are released no longer."""
+        before = self._base.released
+        since: dict[str, int | Absent] = {
+            segment: since_ms for segment in gone if (since_ms := self._released_ms.get(segment, 0)) > 0
+        }
+        if before:
+            over = self._segments.keys() | self._released_ms.keys()
+            since |= {segment: ABSENT for segment in over - since.keys() if before.get(segment) is not None}
+        if not since:
+            return before
+        lost: list[tuple[str, int]] = []
+        merged = before.merged(since, lost)
+        gained = [segment for segment, since_ms in since.items() if since_ms is not ABSENT]
+        self._weight_bytes += _released_bytes(gained) - _released_bytes([segment for segment, _ in lost])
+        return merged
 
 
 class StreamsPart:
-    """Registers `add` and `remove`."""
+    """Registers `add`, `remove` and `forget`."""
 
     name = "streams"
-    operations: tuple[type[Operation], ...] = (Add, Remove)
+    operations: tuple[type[Operation], ...] = (Add, Remove, Forget)
 
     def empty(self) -> Streams:
-        return Streams(SortedMap.empty(), SortedMap.empty(), 0)
+        return Streams(SortedMap.empty(), SortedMap.empty(), SortedMap.empty(), 0)
 
     def draft(self, base: Streams) -> StreamsDraft:
         return StreamsDraft(base)
 
     def load(self, lines: Iterable[bytes]) -> Streams:
         return _Loader().load(lines)
+
+
+def _released_bytes(segments: Sequence[str]) -> int:
+    """What they take of a checkpoint: the names, and a time for each."""
+    return sum(map(len, segments)) + _RELEASED_BYTES * len(segments)
+
+
+class _Released(msgspec.Struct, tag="released"):
+    names: list[str]
+    since_ms: list[int]
 
 
 class _Names(msgspec.Struct, tag="names"):
@@ -219,19 +280,23 @@ class _Loader:
 
     def __init__(self) -> None:
         self._names: list[str] = []
+        self._released: dict[str, int] = {}
         self._counts: Counter[int] = Counter()
         self._streams: dict[int, Stream] = {}
         self._blocks: list[_Columns] = []
         self._weight_bytes = 0
 
     def load(self, lines: Iterable[bytes]) -> Streams:
-        decoder = msgspec.json.Decoder(_Names | _Head | _Columns)
+        decoder = msgspec.json.Decoder(_Released | _Names | _Head | _Columns)
         head: _Head | None = None
         for line in lines:
             item = decoder.decode(line)
             if isinstance(item, _Names):
                 self._names += item.names
                 self._weight_bytes += sum(map(len, item.names)) + 3 * len(item.names)
+            elif isinstance(item, _Released):
+                self._released.update(zip(item.names, item.since_ms, strict=True))
+                self._weight_bytes += _released_bytes(item.names)
             elif isinstance(item, _Head):
                 self._close(head)
                 head = item
@@ -240,7 +305,8 @@ class _Loader:
         self._close(head)
         streams = SortedMap.build(list(self._streams), list(self._streams.values()))
         counts = [self._counts[place] for place in range(len(self._names))]
-        return Streams(streams, SortedMap.build(self._names, counts), self._weight_bytes)
+        released = SortedMap.build(list(self._released), list(self._released.values()))
+        return Streams(streams, SortedMap.build(self._names, counts), released, self._weight_bytes)
 
     def _block(self, item: _Columns) -> None:
         self._counts.update(item.segments)

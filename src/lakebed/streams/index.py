@@ -1,11 +1,13 @@
 """Looking into a stream's index: where it begins and ends, where an offset lies, and taking entries away.
 
-Invariant: whoever removes an object's last entry says so in the same transaction (`wal_gone/…`, `parquet_gone/…`), so that
-the collectors know what they may take and since when.
+Invariant: whoever removes an object's last entry says when, in the same transaction (a settled file by `parquet_gone/…`), so
+that the collectors know what they may take and since when.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,7 +15,6 @@ from lakebed.kernel import Delete, IndexEntry, Operation, Put, Remove, Stream, V
 from lakebed.records import BatchSummary
 from lakebed.streams.keys import PARQUET_GONE, log_start_key
 from lakebed.streams.summaries import unpacked
-from lakebed.wal import gone_key
 
 PARQUET = "parquet"
 
@@ -100,7 +101,7 @@ class Removal:
         self._now_ms = now_ms
         self._left = limit
         self._operations: list[Operation] = []
-        self._released: dict[tuple[str, bool], int] = {}
+        self._settled: Counter[str] = Counter()
 
     @property
     def full(self) -> bool:
@@ -113,34 +114,29 @@ class Removal:
         if stream is None:
             return 0
         start = end = stream.start
-        for entry in stream.entries():
-            if entry.offset_end > until or self.full:
-                break
-            end = entry.offset_end
-            self._release(entry)
+        for block, low, high in stream.slices(start, until):
+            high = min(bisect_right(block.ends, until, low, high), low + max(0, self._left))
+            if high > low:
+                end = block.ends[high - 1]
+                self._left -= high - low
         if end > start:
-            self._operations.append(Remove(stream=number, offset_start=start, offset_end=end))
+            self._operations.append(self.remove(number, start, end))
             self._forget_mark(number, end)
         return end
 
-    def release(self, entries: Sequence[IndexEntry]) -> None:
-        """Count entries that the caller removes by other means, such as a swap."""
-        for entry in entries:
-            self._release(entry)
+    def remove(self, number: int, start: int, end: int) -> Remove:
+        """The operation that removes what lies in a range; the settled files in it are to be marked."""
+        stream = self._view.stream(number)
+        for block, low, high in stream.slices(start, end) if stream else ():
+            if PARQUET in block.file_types(low, high):
+                entries = map(block.entry, range(low, high))
+                self._settled.update(entry.segment for entry in entries if entry.file_type == PARQUET)
+        return Remove(stream=number, offset_start=start, offset_end=end, released_ms=self._now_ms)
 
     def operations(self) -> list[Operation]:
-        """Everything to commit."""
-        gone: list[Operation] = []
-        for (segment, parquet), count in self._released.items():
-            if self._view.references(segment) <= count:
-                key = PARQUET_GONE + segment if parquet else gone_key(segment)
-                gone.append(Put.of(key, self._now_ms))
-        return self._operations + gone
-
-    def _release(self, entry: IndexEntry) -> None:
-        key = entry.segment, entry.file_type == PARQUET
-        self._released[key] = self._released.get(key, 0) + 1
-        self._left -= 1
+        """Everything to commit that the caller does not have yet."""
+        gone = [file for file, count in self._settled.items() if self._view.references(file) <= count]
+        return [*self._operations, *(Put.of(PARQUET_GONE + file, self._now_ms) for file in gone)]
 
     def _forget_mark(self, number: int, start: int) -> None:
         mark = self._view.get(log_start_key(number))

@@ -6,16 +6,15 @@ index is the same commit as the state that says so: what a job has done, its rec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from enum import StrEnum
-from itertools import takewhile
 from typing import Literal
 from uuid import UUID
 
 import msgspec
 
 from lakebed.errors import Corrupt, Fenced
-from lakebed.kernel import Add, Decision, IndexEntry, Operation, Put, Remove, View, check_fence
+from lakebed.kernel import Add, Block, Decision, Operation, Put, Stream, View, check_fence
 from lakebed.streams.index import PARQUET, Removal
 from lakebed.streams.keys import behind
 
@@ -209,12 +208,9 @@ def _swap(view: View, record: JobRecord, span: JobRange, removal: Removal) -> It
     low = span.offset_start if stream is None else max(span.offset_start, stream.start)
     if stream is None or not stream.count or low >= span.offset_end:
         return
-    entries = list(takewhile(lambda entry: entry.offset_start < span.offset_end, stream.entries(low)))
-    _check_unchanged(record, span, low, entries)
+    _check_unchanged(record, span, low, stream)
     pieces = [piece for piece in _pieces(record, span.stream) if low < piece.offset_end <= span.offset_end]
-    still_named = {piece.segment for piece in pieces if isinstance(piece, KeptBatches)}
-    removal.release([entry for entry in entries if entry.segment not in still_named])
-    yield Remove(stream=span.stream, offset_start=low, offset_end=span.offset_end)
+    yield removal.remove(span.stream, low, span.offset_end)
     for piece in pieces:
         yield _add(piece, low)
         low = piece.offset_end
@@ -225,17 +221,22 @@ def _pieces(record: JobRecord, stream: int) -> list[JobFile | KeptBatches]:
     return sorted((piece for piece in pieces if piece.stream == stream), key=lambda piece: piece.offset_end)
 
 
-def _check_unchanged(record: JobRecord, span: JobRange, low: int, entries: Sequence[IndexEntry]) -> None:
+def _check_unchanged(record: JobRecord, span: JobRange, low: int, stream: Stream) -> None:
     expected = WAL if record.kind == "settle" else PARQUET
-    whole = entries and entries[0].offset_start == low and entries[-1].offset_end == span.offset_end
-    replaced = set(record.replaced)
-    if not whole or any(
-        entry.file_type != expected or (expected == PARQUET and entry.segment not in replaced) for entry in entries
-    ):
-        raise Corrupt(
-            f"partition {span.partition} of {record.topic} is not what job {record.id} was made from at offset {low}",
-            "Run 'lakebed log verify', and restore log and tables from the same time",
-        )
+    first, last = stream.find(low), stream.find(span.offset_end - 1)
+    whole = first and last and first.offset_start == low and last.offset_end == span.offset_end
+    if whole and all(_is_source(record, expected, *part) for part in stream.slices(low, span.offset_end)):
+        return
+    raise Corrupt(
+        f"partition {span.partition} of {record.topic} is not what job {record.id} was made from at offset {low}",
+        "Run 'lakebed log verify', and restore log and tables from the same time",
+    )
+
+
+def _is_source(record: JobRecord, expected: str, block: Block, start: int, end: int) -> bool:
+    """Whether these entries of a block are of the kind that the job was made from."""
+    replaced = expected == WAL or not set(block.segments[start:end]) - set(record.replaced)
+    return replaced and block.file_types(start, end) == {expected}
 
 
 def _add(piece: JobFile | KeptBatches, low: int) -> Add:

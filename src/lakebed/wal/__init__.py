@@ -1,7 +1,7 @@
 """Write-ahead objects: their format, how they are written, read and collected."""
 
 from lakebed.wal.budget import Budget
-from lakebed.wal.collect import FLOOR_KEY, GONE_PREFIX, Collector, gone_key, wal_floor
+from lakebed.wal.collect import FLOOR_KEY, Collector, wal_floor
 from lakebed.wal.flusher import Flusher
 from lakebed.wal.format import Chunk, Layout, ObjectHeader, batches_of, encode, parse, parse_header, parse_index, sealed
 from lakebed.wal.measures import WalMetrics
@@ -14,7 +14,6 @@ from lakebed.wal.tail import TailCache
 __all__ = [
     "DEFAULT_ZONE",
     "FLOOR_KEY",
-    "GONE_PREFIX",
     "Appended",
     "Budget",
     "Chunk",
@@ -38,7 +37,6 @@ __all__ = [
     "born_ms",
     "domain_prefix",
     "encode",
-    "gone_key",
     "id_of",
     "object_path",
     "parse",

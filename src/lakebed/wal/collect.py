@@ -2,37 +2,32 @@
 
 An orphan was put but never published. Before one is taken, `wal_floor` is committed: a birth time below which nobody may
 publish any more. What is below the floor and unnamed in a snapshot that holds the floor stays unnamed for ever.
-A released object was named once; whoever removed its last entry left `wal_gone/<segment>` with the time of it.
+A released object was named once; the log remembers when its last entry was removed, until it is told to forget the object.
 Invariant: no object that the newest snapshot names is deleted, and every round does a bounded amount of work.
 """
 
 from __future__ import annotations
 
+import asyncio
 from itertools import islice
 
 from lakebed.clock import Clock
 from lakebed.config import WalSettings
 from lakebed.errors import Unavailable
-from lakebed.kernel import CommitLog, Committed, Decision, Delete, Operation, Put, Snapshot, View
+from lakebed.kernel import CommitLog, Committed, Decision, Forget, Operation, Put, Snapshot, View
 from lakebed.objects import ObjectStore
 from lakebed.wal.measures import WalMetrics
 from lakebed.wal.paths import PREFIX, behind_zone, born_ms, domain_prefix, zone_of
 
 FLOOR_KEY = "wal_floor"
-GONE_PREFIX = "wal_gone/"
-_GONE_END = "wal_gone0"
-_KEYS_PER_ROUND = 20_000
+_LOOKED_AT = 20_000
+_AT_ONCE = 16
 
 
 def wal_floor(view: View) -> int:
     """The birth time below which no object may be published any more."""
     entry = view.get(FLOOR_KEY)
     return int(entry.value) if entry else 0
-
-
-def gone_key(segment: str) -> str:
-    """The key that says when an object lost its last entry."""
-    return GONE_PREFIX + segment
 
 
 class Collector:
@@ -54,21 +49,27 @@ class Collector:
         self._clock = clock
         self._settings = settings
         self._metrics = metrics or WalMetrics.unseen(clock)
-        self._gone_cursor = GONE_PREFIX
+        self._released_cursor = ""
         self._zone: str | None = None
         self._cursor = ""
 
     async def collect_released(self, limit: int = 1000) -> int:
-        """Delete objects that have been without entries for the whole grace; how many went."""
+        """Delete up to `limit` objects that have been without entries for the whole grace; how many went."""
         snapshot = await self._log.refresh()
         due = self._due(snapshot, self._clock.now_ms() - int(self._settings.gc_grace_s * 1000), limit)
-        for segment in due:
-            if not snapshot.references(segment):
-                await self._store.delete(segment)
+        for at in range(0, len(due), _AT_ONCE):
+            await asyncio.gather(*map(self._store.delete, due[at : at + _AT_ONCE]))
         if due:
-            await self._commit([Delete(key=gone_key(segment)) for segment in due], "collected")
+            await self._commit([Forget(segments=due)], "collected")
         self._metrics.collected.inc(len(due))
         return len(due)
+
+    async def collect_all_released(self) -> int:
+        """The same for all that are due, or as many as one round may delete."""
+        total = await self.collect_released()
+        while self._released_cursor and total < self._settings.gc_objects_max:
+            total += await self.collect_released()
+        return total
 
     async def collect_orphans(self, limit: int = 1000) -> int:
         """Look at up to `limit` objects from where the last round stopped and delete the orphans among them."""
@@ -85,16 +86,16 @@ class Collector:
 
     def _due(self, snapshot: Snapshot, until_ms: int, limit: int) -> list[str]:
         """Segments whose grace has ended, from where the last round stopped."""
-        keys = list(islice(snapshot.scan(self._gone_cursor, _GONE_END), _KEYS_PER_ROUND))
-        self._metrics.gone_backlog.set(len(keys))
+        looked_at = list(islice(snapshot.released(self._released_cursor), _LOOKED_AT))
+        self._metrics.gone_backlog.set(len(looked_at))
         due: list[str] = []
-        for key, entry in keys:
+        for segment, since_ms in looked_at:
             if len(due) == limit:
-                self._gone_cursor = key
+                self._released_cursor = segment
                 return due
-            if int(entry.value) <= until_ms:
-                due.append(key.removeprefix(GONE_PREFIX))
-        self._gone_cursor = keys[-1][0] if len(keys) == _KEYS_PER_ROUND else GONE_PREFIX
+            if since_ms <= until_ms:
+                due.append(segment)
+        self._released_cursor = looked_at[-1][0] if len(looked_at) == _LOOKED_AT else ""
         return due
 
     async def _old(self, floor_ms: int, limit: int) -> list[str]:
@@ -145,4 +146,4 @@ class Collector:
 
 
 def _is_orphan(snapshot: Snapshot, segment: str) -> bool:
-    return not snapshot.references(segment) and snapshot.get(gone_key(segment)) is None
+    return not snapshot.references(segment) and not snapshot.released_ms(segment)

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakebed.errors import Invalid
-from lakebed.kernel import Add, Commit, Operation, Remove, Snapshot, Version
+from lakebed.kernel import Add, Commit, Forget, Operation, Remove, Snapshot, Version
+from lakebed.kernel.blocks import BLOCK_MAX
 from lakebed.kernel.checkpoint import decode_checkpoint, encode_checkpoint
 from lakebed.kernel.state import Draft
 from tests.logs import REGISTRY, state_bytes
@@ -21,8 +22,8 @@ def add(start: int, end: int, segment: str = "s", **fields: object) -> Add:
     return Add(stream=1, offset_start=start, offset_end=end, segment=segment, size=end - start, **fields)  # type: ignore[arg-type]
 
 
-def remove(start: int, end: int) -> Remove:
-    return Remove(stream=1, offset_start=start, offset_end=end)
+def remove(start: int, end: int, released_ms: int = 0) -> Remove:
+    return Remove(stream=1, offset_start=start, offset_end=end, released_ms=released_ms)
 
 
 def rows(snapshot: Snapshot) -> list[Row]:
@@ -45,19 +46,24 @@ def histories(draw: st.DrawFn) -> list[list[Operation]]:
     model: list[Row] = []
     end, found = 0, []
     for number in range(draw(st.integers(1, 14))):
-        kind = draw(st.sampled_from(["append", "append", "burst", "swap", "cut", "both"])) if model else "append"
+        kind = (
+            draw(st.sampled_from(["append", "append", "burst", "swap", "cut", "both", "forget"])) if model else "append"
+        )
         operations: list[Operation] = []
+        since_ms = draw(st.sampled_from([0, number + 1, number + 1]))
+        if kind == "forget":
+            operations.append(Forget(segments=[f"w{draw(st.integers(0, number))}"]))
         if kind in ("swap", "both"):
             first = draw(st.integers(0, len(model) - 1))
             last = draw(st.integers(first, min(len(model) - 1, first + draw(st.sampled_from([0, 3, 700])))))
             start, stop = model[first][0], model[last][1]
             parts = [start, *sorted(draw(st.sets(st.integers(start, stop), max_size=3)) - {start, stop}), stop]
             fresh = [(low, high, f"p{number}") for low, high in pairwise(parts)]
-            operations += [remove(start, stop), *(add(*row, batches="YQ==") for row in fresh)]
+            operations += [remove(start, stop, since_ms), *(add(*row, batches="YQ==") for row in fresh)]
             model[first : last + 1] = fresh
         if kind == "cut":
             count = draw(st.integers(1, len(model)))
-            operations.append(remove(model[0][0], model[count - 1][1]))
+            operations.append(remove(model[0][0], model[count - 1][1], since_ms))
             del model[:count]
         if kind in ("append", "burst", "both"):
             for _ in range(draw(st.sampled_from([1, 2, 600])) if kind == "burst" else 1):
@@ -73,20 +79,28 @@ def histories(draw: st.DrawFn) -> list[list[Operation]]:
 @given(histories())
 def test_any_history_gives_what_a_list_gives(history: list[list[Operation]]) -> None:
     model: list[Row] = []
-    end = 0
+    released: dict[str, int] = {}
+    end, changed = 0, -1
     snapshot = Snapshot.empty(REGISTRY)
     for operations in history:
+        before = {segment for _, _, segment in model}
         removed = [(op.offset_start, op.offset_end) for op in operations if isinstance(op, Remove)]
         model = [row for row in model if not any(low <= row[0] and row[1] <= high for low, high in removed)]
         model = sorted(
             model + [(op.offset_start, op.offset_end, op.segment) for op in operations if isinstance(op, Add)]
         )
         end = max([end, *(op.offset_end for op in operations if isinstance(op, Add))])
+        for segment in before - {segment for _, _, segment in model}:
+            released[segment] = max(op.released_ms for op in operations if isinstance(op, Remove))
+        for segment in (name for op in operations if isinstance(op, Forget) for name in op.segments):
+            released.pop(segment, None)
         snapshot = applied(snapshot, operations)
         assert rows(snapshot) == model
+        assert list(snapshot.released()) == sorted((name, since) for name, since in released.items() if since)
         stream = snapshot.stream(1)
         assert stream is not None
-        assert (stream.end, stream.count, stream.changed) == (end, len(model), snapshot.version)
+        changed = changed if isinstance(operations[0], Forget) else snapshot.version
+        assert (stream.end, stream.count, stream.changed) == (end, len(model), changed)
         assert stream.start == (model[0][0] if model else end)
     for low, high, segment in model[:: max(1, len(model) // 20)]:
         for offset in {low, high - 1}:
@@ -170,3 +184,37 @@ def test_old_versions_stay_as_they_were_while_new_ones_share_their_blocks() -> N
     fork = applied(versions[700], [add(700, 900, "fork")])
     assert rows(fork)[-1] == (700, 900, "fork")
     assert rows(versions[701])[-1] == (700, 701, "s0")
+
+
+def test_settled_files_are_never_remembered_as_released() -> None:
+    snapshot = applied(Snapshot.empty(REGISTRY), [add(0, 5, "w"), add(5, 9, "p", file_type="parquet"), add(9, 12, "w")])
+    snapshot = applied(snapshot, [remove(0, 9, 7)])
+    assert (snapshot.released_ms("w"), snapshot.released_ms("p")) == (0, 0)
+    assert list(applied(snapshot, [remove(9, 12, 8)]).released()) == [("w", 8)]
+
+
+def test_segment_that_is_named_again_is_released_no_longer() -> None:
+    snapshot = applied(Snapshot.empty(REGISTRY), [add(0, 5, "w")], [remove(0, 5, 7)])
+    assert snapshot.released_ms("w") == 7
+    again = applied(snapshot, [add(5, 9, "w")])
+    assert list(again.released()) == []
+    draft = Draft(snapshot, REGISTRY)
+    draft.apply([add(5, 9, "w")], 9)
+    assert draft.released_ms("w") == 0
+
+
+def test_edit_leaves_the_blocks_behind_it_alone_and_joins_crumbs() -> None:
+    many: list[Operation] = [add(at, at + 1, f"s{at}") for at in range(6 * BLOCK_MAX)]
+    before = applied(Snapshot.empty(REGISTRY), many)
+    after = applied(before, [remove(10, 3 * BLOCK_MAX + 20, 1), add(10, 3 * BLOCK_MAX + 20, "one")])
+    old, new = before.stream(1), after.stream(1)
+    assert old is not None
+    assert new is not None
+    kept = [block for block, _ in new.blocks()]
+    assert all(block in kept for block, _ in list(old.blocks())[4:])
+    assert len(kept) == 3
+    for at in range(BLOCK_MAX, 0, -1):
+        start = 3 * BLOCK_MAX + 19 + at
+        after = applied(after, [remove(start, start + 1), add(start, start + 1, f"again{at}")])
+    sizes = [count for _, count in after.stream(1).blocks()]  # type: ignore[union-attr]
+    assert len(sizes) <= 4

@@ -126,6 +126,23 @@ async def test_released_object_goes_after_its_grace() -> None:
         assert await plane.domain.collector.collect_released() == 0
 
 
+async def test_all_that_is_due_goes_in_one_round_and_no_more_than_that() -> None:
+    clock = fake_clock()
+    async with memory_plane(clock=clock, settings=NO_CACHES) as plane:
+        (stream,) = (await plane.topic()).streams
+        for number in range(1210):
+            await plane.send(stream, batch(b"%d" % number))
+        await plane.domain.delete_records(stream, 1200)
+        assert await plane.domain.collector.collect_all_released() == 0
+        await clock.jump(61)
+        await plane.domain.delete_records(stream, 1205)
+        assert await plane.domain.collector.collect_all_released() == 1200
+        assert len(await keys(plane)) == 10
+        within_grace = {segment for segment, _ in plane.domain.log.current.released()}
+        assert len(within_grace & set(await keys(plane))) == 5
+        assert [record.value for record in await plane.read_all(stream)] == [b"%d" % n for n in range(1205, 1210)]
+
+
 async def test_object_shared_by_two_streams_stays_while_one_needs_it() -> None:
     clock = fake_clock()
     async with memory_plane(clock=clock, settings=NO_CACHES) as plane:

@@ -18,9 +18,10 @@ from lakebed.wal import born_ms
 
 WAL, PARQUET = "wal", "parquet"
 
-_ENTRIES_MAX, _FILES_MAX = 10_000, 1000
-_ENTRY_COMMIT_BYTES, _FILE_COMMIT_BYTES = 400, 4000
-"""What an entry that is replaced, and a file that is written, may take of a commit."""
+_ENTRIES_MAX, _FILES_MAX = 200_000, 1000
+"""Entries are bounded by the memory that a plan takes."""
+_FILE_COMMIT_BYTES = 4000
+"""What a file that is written may take of a commit; entries that are replaced take nothing."""
 _TASK_BYTES, _TASK_FILES = 32_000_000, 64
 _SHRINK_MIN, _SHRINK_MAX = 0.02, 1.5
 _SHRINK_AT_FIRST = 0.25
@@ -46,7 +47,7 @@ class Limits:
         return cls(
             target_bytes=settle.target_file_bytes,
             job_bytes=settle.job_bytes_max,
-            entries=max(1, min(_ENTRIES_MAX, room // _ENTRY_COMMIT_BYTES)),
+            entries=_ENTRIES_MAX,
             files=max(1, min(_FILES_MAX, room // _FILE_COMMIT_BYTES)),
             small_files_max=settle.small_files_max,
         )
