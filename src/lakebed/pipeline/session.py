@@ -42,6 +42,8 @@ _LIGHT_CONF = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 """Nor is code for a plan worth making that moves a few rows."""
+_TASK_CONF = {"spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system"}
+"""Arrow's own way with memory gives pages back between two row groups, and pays for fresh ones."""
 _LOG_LINES = """status = error
 rootLogger.level = {level}
 rootLogger.appenderRef.stderr.ref = stderr
@@ -78,6 +80,8 @@ def spark_session(
     master = retrying(settings.spark.master, settings.settle.task_attempts)
     _prepare_environment(settings, local=is_local(master))
     wanted = _classic_conf(settings, master, connectors)
+    if not driver_works:
+        wanted |= _TASK_CONF
     if is_local(master) and not driver_works:
         wanted |= _LIGHT_CONF
         wanted[_JAVA_OPTIONS] += f" {_LIGHT_JAVA}"

@@ -44,8 +44,20 @@ ROW_SCHEMA = pa.schema(
     ]
 )
 
+_IN_PLACE_SCHEMA = ROW_SCHEMA.set(
+    ROW_SCHEMA.get_field_index("value"), ROW_SCHEMA.field("value").with_type(pa.binary_view())
+)
 _TOO_LARGE = 17
-_STAGED = (kernel.FAULT, kernel.ATTRIBUTES, kernel.START, kernel.STOP, kernel.COUNT)
+_STAGED = (
+    kernel.FAULT,
+    kernel.POSITION,
+    kernel.START,
+    kernel.STOP,
+    kernel.ATTRIBUTES,
+    kernel.COUNT,
+    kernel.CRC,
+)
+_UNREADABLE = (kernel.TRUNCATED, kernel.BAD_MAGIC)
 _PLACE = (kernel.START, kernel.STOP, kernel.IN_SCRATCH)
 _SLACK_BYTES = 64
 _ARROW_BYTES_MAX = 2**31 - 4096  # offsets of Arrow's binary columns are 32 bits
@@ -98,12 +110,21 @@ class Decoded:
 class Decoder:
     """Decodes chunk after chunk with the same memory. Not for use by two threads at once."""
 
-    def __init__(self, *, pass_bytes: int = 32 << 20, batch_bytes_max: int = 64 << 20, verify_crc: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        pass_bytes: int = 32 << 20,
+        batch_bytes_max: int = 64 << 20,
+        verify_crc: bool = True,
+        values_in_place: bool = False,
+    ) -> None:
+        """With `values_in_place`, values are not copied but views of the chunk, which must not change while they are used."""
         if not 0 < pass_bytes + batch_bytes_max <= _ARROW_BYTES_MAX:
             raise Invalid("a pass and a batch together exceed 2 GiB", "Lower pass_bytes or batch_bytes_max")
         self._pass_bytes = pass_bytes
         self._batch_bytes_max = batch_bytes_max
         self._verify_crc = verify_crc
+        self._in_place = values_in_place
         self._arena = Arena()
 
     def decode(
@@ -121,11 +142,11 @@ class Decoder:
         if base_offsets is not None and len(offsets) != len(places):
             raise Invalid(f"{len(offsets)} base offsets for {len(places)} batches", "Give one for each batch")
         view = memoryview(chunk)
+        if self._in_place and len(view) > _ARROW_BYTES_MAX:
+            raise Invalid("a chunk exceeds 2 GiB", "Give less at a time, or have values copied")
         source = np.frombuffer(view, np.uint8) if len(view) else np.empty(0, np.uint8)
         table = np.empty((len(places), kernel.TABLE_COLUMNS), np.int64)
         kernel.read_headers(source, places, offsets, table)
-        if self._verify_crc:
-            _check_crcs(view, table)
         staged = table[:, _STAGED].tolist()
         start = 0
         while start < len(places):
@@ -136,13 +157,18 @@ class Decoder:
     def _stage(
         self, view: memoryview, table: NDArray[np.int64], staged: list[list[int]], start: int
     ) -> tuple[int, int, NDArray[np.uint8]]:
-        """Decompress batches from `start` on until a pass is full; returns where it ends, its bytes and the scratch."""
+        """Check and decompress batches from `start` on until a pass is full; returns where it ends, its bytes and the scratch.
+
+        What is checked here is read again in the same pass, while the processor still has it at hand.
+        """
         scratch = np.empty(0, np.uint8)
         filled = total = 0
         for index in range(start, len(staged)):
             if total >= self._pass_bytes:
                 return index, total, scratch
-            fault, attributes, begin, stop, count = staged[index]
+            fault, position, begin, stop, attributes, count, crc = staged[index]
+            if self._verify_crc and fault not in _UNREADABLE and crc32c(view[position + CRC_FROM : stop]) != crc:
+                fault = table[index, kernel.FAULT] = kernel.BAD_CRC
             if fault or attributes & CONTROL:
                 continue
             size = stop - begin
@@ -182,7 +208,7 @@ class Decoder:
         kernel.decode_pass(source, scratch, table, start, end, out, tally)
         faults = np.flatnonzero(batches[:, kernel.FAULT])
         return Decoded(
-            columns=_assemble(out, tally.tolist(), with_producers),
+            columns=_assemble(out, tally.tolist(), with_producers, (source, scratch)),
             batch_start=start,
             batch_end=end,
             control_batches=int((batches[:, kernel.ATTRIBUTES] & CONTROL != 0).sum()),
@@ -202,11 +228,14 @@ class Decoder:
             "producer_id": (np.int64, rows if with_producers else 0),
             "producer_epoch": (np.int32, rows if with_producers else 0),
             "base_sequence": (np.int32, rows if with_producers else 0),
+            "value_views": (np.int32, 4 * rows + 4 if self._in_place else 0),
         }
         for name, entries in (("key", rows), ("value", rows), ("header_value", headers_max)):
             sizes[name + "_ends"] = (np.int32, entries + 1)
             sizes[name + "_valid"] = (np.uint8, entries // 8 + 1)
             sizes[name] = (np.uint8, data_bytes)
+        if self._in_place:
+            sizes |= {"value": (np.uint8, 0), "value_ends": (np.int32, 0)}
         arrays = {name: take(name, kind, size) if size else np.empty(0, kind) for name, (kind, size) in sizes.items()}
         return kernel.Output(**arrays)
 
@@ -225,18 +254,13 @@ def _numbers(column: pa.Array) -> NDArray[np.int64]:
     return np.frombuffer(column.buffers()[1], np.int64, len(column), column.offset * 8)
 
 
-def _check_crcs(view: memoryview, table: NDArray[np.int64]) -> None:
-    wanted = table[:, (kernel.POSITION, kernel.END, kernel.CRC, kernel.FAULT)].tolist()
-    for index, (position, end, crc, fault) in enumerate(wanted):
-        if fault not in (kernel.TRUNCATED, kernel.BAD_MAGIC) and crc32c(view[position + CRC_FROM : end]) != crc:
-            table[index, kernel.FAULT] = kernel.BAD_CRC
-
-
 def _undecodable(table: NDArray[np.int64], index: int) -> Undecodable:
     return Undecodable(index, int(table[index, kernel.POSITION]), Fault(int(table[index, kernel.FAULT])))
 
 
-def _assemble(out: kernel.Output, tally: list[int], with_producers: bool) -> pa.RecordBatch:
+def _assemble(
+    out: kernel.Output, tally: list[int], with_producers: bool, places: Sequence[NDArray[np.uint8]]
+) -> pa.RecordBatch:
     rows, key_bytes, value_bytes, headers, header_key_bytes, header_value_bytes = tally
     header_keys = pa.StringArray.from_buffers(
         headers, _buffer(out.header_key_ends, headers + 1), _buffer(out.header_key, header_key_bytes)
@@ -250,12 +274,14 @@ def _assemble(out: kernel.Output, tally: list[int], with_producers: bool) -> pa.
         _fixed(pa.int64(), rows, out.offset),
         _fixed(TIMESTAMP_TYPE, rows, out.timestamp_us),
         _binary(rows, out.key_ends, out.key_valid, out.key, key_bytes),
-        _binary(rows, out.value_ends, out.value_valid, out.value, value_bytes),
+        _views(rows, out, places)
+        if len(out.value_views)
+        else _binary(rows, out.value_ends, out.value_valid, out.value, value_bytes),
         pa.Array.from_buffers(HEADERS_TYPE, rows, lists, 0, 0, [pairs]),
         *_producer_columns(out, rows, with_producers),
         _fixed(pa.int32(), rows, out.attributes),
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=ROW_SCHEMA)
+    return pa.RecordBatch.from_arrays(arrays, schema=_IN_PLACE_SCHEMA if len(out.value_views) else ROW_SCHEMA)
 
 
 def _producer_columns(out: kernel.Output, rows: int, with_producers: bool) -> list[pa.Array]:
@@ -280,6 +306,12 @@ def _binary(
 ) -> pa.Array:
     buffers = [_buffer(valid, (rows + 7) // 8), _buffer(ends, rows + 1), _buffer(data, size)]
     return pa.Array.from_buffers(pa.binary(), rows, buffers)
+
+
+def _views(rows: int, out: kernel.Output, places: Sequence[NDArray[np.uint8]]) -> pa.Array:
+    """Values where they lie: in the chunk, or in what was decompressed."""
+    buffers = [_buffer(out.value_valid, (rows + 7) // 8), _buffer(out.value_views, 4 * rows)]
+    return pa.Array.from_buffers(pa.binary_view(), rows, buffers + [pa.py_buffer(place) for place in places])
 
 
 def _buffer(array: NDArray[Any], entries: int) -> pa.Buffer:

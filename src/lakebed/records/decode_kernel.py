@@ -30,6 +30,7 @@ from lakebed.records.kernels import (
     put_bit,
     read_field,
     read_varint,
+    view_field,
 )
 
 TRUNCATED, BAD_MAGIC, BAD_CRC, BAD_CODEC, BAD_COUNT, BAD_COMPRESSION = 11, 12, 13, 14, 15, 16
@@ -45,7 +46,7 @@ TALLY_ENTRIES = 6
 
 
 class Output(NamedTuple):
-    """Arrow buffers: `ends` are offsets buffers, `valid` are bitmaps."""
+    """Arrow buffers: `ends` are offsets buffers, `valid` are bitmaps. Values are copied when there is no room for views."""
 
     offset: Int64
     timestamp_us: Int64
@@ -55,6 +56,7 @@ class Output(NamedTuple):
     value_ends: Int32
     value_valid: Bytes
     value: Bytes
+    value_views: Int32
     header_ends: Int32
     header_key_ends: Int32
     header_key: Bytes
@@ -68,7 +70,7 @@ class Output(NamedTuple):
 
 
 _OUTPUT = types.NamedTuple(
-    [INT64, INT64, *[INT32, BYTES, BYTES] * 2, INT32, INT32, BYTES, INT32, BYTES, BYTES, INT32, INT64, INT32, INT32],
+    [INT64, INT64, *[INT32, BYTES, BYTES] * 2, *[INT32] * 3, BYTES, INT32, BYTES, BYTES, INT32, INT64, INT32, INT32],
     Output,
 )
 
@@ -130,6 +132,7 @@ def _decode_batch(source: Bytes, batch: Int64, out: Output, tally: Int64) -> Num
     appended = batch[ATTRIBUTES] & 8 != 0
     base_ms = batch[MAX_MS] if appended else batch[BASE_MS]
     last_delta = np.int64(-1)
+    in_place = out.value_views.shape[0] > 0
     if base_ms > TIMESTAMP_MS_MAX or base_ms < -TIMESTAMP_MS_MAX:
         return np.int64(BAD_TIMESTAMP)
     if batch[COUNT] < 0 or row + batch[COUNT] > out.offset.shape[0]:
@@ -142,7 +145,11 @@ def _decode_batch(source: Bytes, batch: Int64, out: Output, tally: Int64) -> Num
         time_delta, at = read_varint(source, at + 1, end)
         delta, at = read_varint(source, at, end)
         key_length, at, keys = read_field(source, at, end, out.key, keys)
-        value_length, at, values = read_field(source, at, end, out.value, values)
+        if in_place:
+            value_length, at = view_field(source, at, end, out.value_views, row, batch[IN_SCRATCH])
+            values += max(value_length, 0)
+        else:
+            value_length, at, values = read_field(source, at, end, out.value, values)
         count, at = read_varint(source, at, end)
         if at >= 0 and count != 0:
             at, headers, header_keys, header_values = _decode_headers(
@@ -166,7 +173,8 @@ def _decode_batch(source: Bytes, batch: Int64, out: Output, tally: Int64) -> Num
         put_bit(out.value_valid, row, value_length >= 0)
         row += 1
         out.key_ends[row] = keys
-        out.value_ends[row] = values
+        if not in_place:
+            out.value_ends[row] = values
         out.header_ends[row] = headers
     if at != stop:
         return np.int64(BAD_LENGTH)
@@ -211,7 +219,8 @@ def decode_pass(
     """Decode rows `[first, last)` of the table, skipping control batches and those with a fault."""
     tally[:] = 0
     out.key_ends[0] = 0
-    out.value_ends[0] = 0
+    if out.value_ends.shape[0]:
+        out.value_ends[0] = 0
     out.header_ends[0] = 0
     out.header_key_ends[0] = 0
     out.header_value_ends[0] = 0

@@ -79,6 +79,29 @@ def read_field(source: Bytes, at: Number, end: Number, target: Bytes, filled: Nu
 
 
 @inlined
+def view_field(
+    source: Bytes, at: Number, end: Number, views: Int32, row: Number, place: Number
+) -> tuple[Number, Number]:
+    """Describe a length-prefixed field where it lies, as Arrow's views do: its length, then up to twelve bytes themselves, or
+    the first four, the number `place` of its buffer and its position there. Returns length (-1: null) and position.
+    """
+    first = 4 * row
+    views[first : first + 4] = 0
+    length, at = read_varint(source, at, end)
+    if at < 0 or length < 0:
+        return np.int64(-1), np.int64(at)
+    if length > end - at:
+        return np.int64(-1), np.int64(-BAD_LENGTH)
+    views[first] = np.int32(length)
+    if length > 12:
+        views[first + 2] = np.int32(place)
+        views[first + 3] = np.int32(at)
+    for index in range(min(length, 4 if length > 12 else 12)):
+        views[first + 1 + (index >> 2)] |= np.int32(np.uint32(source[at + index]) << np.uint32(8 * (index & 3)))
+    return length, at + length
+
+
+@inlined
 def big_endian(source: Bytes, at: Number, size: Number) -> Number:
     """An unsigned number of up to 7 bytes, a signed one of 8."""
     value = np.int64(0)

@@ -8,12 +8,17 @@ from mmap import PAGESIZE
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lakebed.objects import LocalStore, MemoryStore, ObjectStore
 from lakebed.pipeline.settle.filling import Troubled, filling_from
 from lakebed.pipeline.settle.pages import Pages, PageSink, whole_pages
 from lakebed.pipeline.settle.specs import WalExtent
+from lakebed.pipeline.settle.writing import ParquetRows
+from lakebed.records import Decoder, Record, build_batch
+from lakebed.tables import parquet_schema
 
 OBJECT = "wal/v1/one.wo"
 LARGE = 1 << 20
@@ -55,6 +60,20 @@ def test_a_sink_that_is_cleared_holds_the_next_file_in_the_same_memory() -> None
     sink.write(b"next")
     assert (bytes(sink.filled()), address(sink.filled())) == (b"next", before)
     assert sink.sha256() == sha256(b"next").hexdigest()
+
+
+def test_rows_that_wait_are_kept_when_their_memory_goes_to_others() -> None:
+    window = bytearray(build_batch([Record(at, at, b"k", bytes([65 + at]) * 100 * at) for at in range(5)]))
+    (decoded,) = Decoder(values_in_place=True).decode(window, [0])
+    rows = ParquetRows(parquet_schema(), 3, 8 << 20, PageSink())
+    rows.add(decoded.columns.slice(1, 3))
+    rows.let_go()
+    window[:] = bytes(len(window))
+    finished = rows.finish()
+    table = pq.read_table(pa.BufferReader(finished.body))
+    assert table.column("value").to_pylist() == [b"B" * 100, b"C" * 200, b"D" * 300]
+    assert table.schema.field("value").type == pa.binary()
+    assert 600 < rows.record_bytes < 1000
 
 
 def test_room_is_used_again_until_more_is_asked_for() -> None:

@@ -65,6 +65,24 @@ def test_all_kinds_of_records_become_rows(codec: Codec) -> None:
     assert decoded_rows([build_batch(RECORDS, codec=codec)]) == RECORDS
 
 
+@pytest.mark.parametrize("codec", list(Codec))
+def test_values_in_place_are_the_same_rows(codec: Codec) -> None:
+    lengths = [Record(index, T_MS, b"k", bytes(range(index))) for index in range(20)]
+    batches = [build_batch(RECORDS), build_batch(lengths, codec=codec), build_batch(RECORDS, codec=codec)]
+    assert decoded_rows(batches, values_in_place=True) == RECORDS + lengths + RECORDS
+
+
+def test_values_in_place_are_no_copies_and_outlive_the_next_pass() -> None:
+    decoder = Decoder(values_in_place=True)
+    chunk = bytearray(build_batch([Record(0, T_MS, None, b"v" * 100)]))
+    (first,) = decoder.decode(chunk, [0])
+    (packed,) = decoder.decode(build_batch([Record(0, T_MS, None, b"p" * 100)], codec=Codec.ZSTD), [0])
+    (other,) = decoder.decode(build_batch([Record(0, T_MS, None, b"o" * 100)], codec=Codec.ZSTD), [0])
+    chunk[-2:-1] = b"x"
+    assert [row.value for row in rows_of(first.columns)] == [b"v" * 99 + b"x"]
+    assert [row.value for part in (packed, other) for row in rows_of(part.columns)] == [b"p" * 100, b"o" * 100]
+
+
 def test_columns_have_the_tables_schema() -> None:
     (decoded,) = Decoder().decode(build_batch(RECORDS), [0])
     assert decoded.columns.schema.equals(ROW_SCHEMA)
@@ -205,6 +223,10 @@ def test_damaged_bytes_are_told_from_bad_clients() -> None:
     damaged = bytearray(build_batch(RECORDS))
     damaged[-1] ^= 1
     assert fault_of(bytes(damaged)) is Fault.CRC
+    for place in (22, 23, 57, 60):  # codec, offsets and count say nothing where the bytes have changed
+        header = bytearray(build_batch(RECORDS))
+        header[place] ^= 0x07
+        assert fault_of(bytes(header)) is Fault.CRC
     assert fault_of(bytes(damaged), verify_crc=False) is None
     legacy = bytearray(build_batch(RECORDS))
     legacy[16] = 1
@@ -249,6 +271,7 @@ SOUND = bytes([12, 0, 0, 0, 1, 1, 0])
 )
 def test_records_that_make_no_sense_are_named(batch: bytes, fault: Fault | None) -> None:
     assert fault_of(batch) is fault
+    assert fault_of(batch, values_in_place=True) is fault
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4, 5, 7])

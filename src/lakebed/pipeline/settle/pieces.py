@@ -58,6 +58,10 @@ class Pieces:
             await self._roll(part)
             self._rows.add(part)
 
+    def let_go(self) -> None:
+        """The memory that rows were read into is about to change."""
+        self._rows.let_go()
+
     async def add_settled(self, rows: pa.Table) -> None:
         """The next rows, out of a settled file; those of several days are never put together."""
         self._rows.add_settled(rows)

@@ -55,7 +55,7 @@ class _Bench:
 
     def __init__(self, row_group_bytes: int) -> None:
         self.row_group_bytes = row_group_bytes
-        self.decoder = Decoder(pass_bytes=row_group_bytes)
+        self.decoder = Decoder(pass_bytes=row_group_bytes, values_in_place=True)
         self.pages = Pages(), Pages()
         self.sink = PageSink()
 
@@ -106,6 +106,7 @@ async def _settle(store: ObjectStore, file: FileOrder, bench: _Bench, pieces: Pi
     async with aclosing(windows(store, file.extents, bench.pages)) as read:
         async for window in read:
             await _absorb(window, bench.decoder, pieces)
+            pieces.let_go()  # the next window may be read into the same memory
             if pieces.full:
                 return
 

@@ -64,12 +64,17 @@ class ParquetRows:
         if len(self._partitions) < rows.num_rows:
             self._partitions = np.full(rows.num_rows, self._partition, np.int32)
         columns = {"partition": pa.array(self._partitions[: rows.num_rows]), **dict(_columns(rows))}
+        self._schema = _with_value(self._schema, columns["value"].type)
         self._append(pa.RecordBatch.from_arrays([columns[name] for name in self._schema.names], schema=self._schema))
 
     def add_settled(self, rows: pa.Table) -> None:
         """Rows of a file that was written here before."""
         for batch in rows.cast(self._schema).to_batches():
             self._append(batch)
+
+    def let_go(self) -> None:
+        """Keep what waits for its row group in memory of its own: values may lie where the decoder read them."""
+        self._pending = [_own_values(batch) for batch in self._pending]
 
     def finish(self) -> Finished:
         """Close the file."""
@@ -83,7 +88,7 @@ class ParquetRows:
         return Finished(body, self._sink.sha256(), footer.getvalue().to_pybytes())
 
     def _append(self, batch: pa.RecordBatch) -> None:
-        size = batch.nbytes
+        size = _record_bytes(batch)
         self._pending.append(batch)
         self._pending_bytes += size
         self.record_bytes += size
@@ -103,6 +108,31 @@ class ParquetRows:
 
 def _columns(rows: pa.RecordBatch) -> list[tuple[str, pa.Array]]:
     return list(zip(rows.schema.names, rows.columns, strict=True))
+
+
+def _with_value(schema: pa.Schema, kind: pa.DataType) -> pa.Schema:
+    """Arrow's kind of binary values; Parquet knows but one."""
+    at = schema.get_field_index("value")
+    return schema if schema.field(at).type.equals(kind) else schema.set(at, schema.field(at).with_type(kind))
+
+
+def _own_values(batch: pa.RecordBatch) -> pa.RecordBatch:
+    at = batch.schema.get_field_index("value")
+    kind = batch.schema.field(at).type
+    return batch.set_column(at, batch.schema.field(at), batch.column(at).cast(pa.binary()).cast(kind))
+
+
+def _record_bytes(batch: pa.RecordBatch) -> int:
+    """The bytes of its rows; views are not counted with all of the memory that they are views of."""
+    return sum(
+        _view_bytes(column) if pa.types.is_binary_view(column.type) else column.nbytes for column in batch.columns
+    )
+
+
+def _view_bytes(column: pa.Array) -> int:
+    """Each view begins with the length of its value."""
+    views = np.frombuffer(column.buffers()[1], np.int32).reshape(-1, 4)
+    return int(views[column.offset : column.offset + len(column), 0].sum())
 
 
 def _open(sink: pa.NativeFile, schema: pa.Schema, collected: list[Any]) -> pq.ParquetWriter:
