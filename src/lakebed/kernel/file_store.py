@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lakebed.clock import within
+from lakebed.clock import Clock, SystemClock, within
 from lakebed.errors import Ambiguous, Exists, Unavailable
 from lakebed.kernel.documents import Documents, commit_name, is_commit_name
 from lakebed.kernel.inotify import drain, watch_folder
@@ -27,7 +27,9 @@ _SLOW_POLL_S = 1.0
 class FileLogStore(Documents):
     """Commits by `Files` (anonymous file, sync, link, sync the folder); documents by the object store of the same root."""
 
-    def __init__(self, root: Path, prefix: str, objects: ObjectStore, files: Files | None = None) -> None:
+    def __init__(
+        self, root: Path, prefix: str, objects: ObjectStore, files: Files | None = None, clock: Clock | None = None
+    ) -> None:
         super().__init__(objects, prefix)
         self.name = str(root / self.prefix)
         self._folder = root / self.prefix
@@ -36,7 +38,7 @@ class FileLogStore(Documents):
         self._writer = Worker("log writer", lambda: self._files.prepare(self._folder))
         self._reader = Worker("log reader")
         self._watched: int | None = None
-        self._turnstile = Turnstile(self._folder)
+        self._turnstile = Turnstile(self._folder, clock or SystemClock())
         self._news = asyncio.Event()
         self._made = False
 

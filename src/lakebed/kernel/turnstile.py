@@ -7,12 +7,13 @@ the others waiting. It is a courtesy and never needed for safety: a wait ends af
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+from lakebed.clock import Clock
 
 _FILE = ".turnstile"
 _LOOK_S, _LOOKS_MAX = 0.001, 500
@@ -23,7 +24,8 @@ _PASSED_BLINDLY = 1000
 class Turnstile:
     """One process's way through the turnstile of a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._clock = clock
         self._path = folder / _FILE
         self._file: int | None = None
         self._locked = False
@@ -39,7 +41,7 @@ class Turnstile:
             if self._try(fcntl.LOCK_SH):
                 self._let_go()
                 return
-            await asyncio.sleep(_LOOK_S)
+            await self._clock.sleep(_LOOK_S)
         self._blind = _PASSED_BLINDLY
 
     @asynccontextmanager
@@ -49,7 +51,7 @@ class Turnstile:
             self._holding = self._try(fcntl.LOCK_EX)
             if self._holding:
                 break
-            await asyncio.sleep(_LOOK_S)
+            await self._clock.sleep(_LOOK_S)
         try:
             yield
         finally:
