@@ -27,6 +27,8 @@ _RECORD_OVERHEAD_BYTES = 36  # seven numbers at their longest
 _HEADER_OVERHEAD_BYTES = 10
 _UNLIMITED = 2**62
 _NEEDED = ("offset", "timestamp", "key", "value", "headers", "attributes")
+_TYPES = {field.name: field.type for field in ROW_SCHEMA}
+_FILLED = frozenset(field.name for field in ROW_SCHEMA if not field.nullable and field.name != "headers")
 _CRC = struct.Struct(">I")
 _DELTA = struct.Struct(">i")
 
@@ -109,7 +111,8 @@ def _read_columns(columns: pa.RecordBatch) -> tuple[kernel.Input, int]:
     """The buffers of the columns, and room enough for them however they are cut into batches."""
     offset, timestamp, key, value, headers, attributes = (_column(columns, name) for name in _NEEDED)
     rows = len(offset)
-    header_ends = _values(headers.buffers()[1], np.int32, headers.offset, rows + 1)
+    header_bits, header_places = headers.buffers()[:2]
+    header_ends = _values(header_places, np.int32, headers.offset, rows + 1)
     pairs = headers.values
     header_key, header_value = pairs.field(0), pairs.field(1)
     if pairs.null_count or header_key.null_count:
@@ -125,7 +128,7 @@ def _read_columns(columns: pa.RecordBatch) -> tuple[kernel.Input, int]:
         _binary(key),
         _binary(value),
         header_ends,
-        _bitmap(headers),
+        _bitmap(headers, header_bits),
         headers.offset,
         _binary(header_key),
         _binary(header_value),
@@ -138,47 +141,53 @@ def _read_columns(columns: pa.RecordBatch) -> tuple[kernel.Input, int]:
 
 
 def _column(columns: pa.RecordBatch, name: str) -> pa.Array:
-    if name not in columns.schema.names:
+    at = columns.schema.get_field_index(name)
+    if at < 0:
         raise Invalid(f"the column {name!r} is missing", f"Give {', '.join(_NEEDED)}")
-    column, field = columns.column(name), ROW_SCHEMA.field(name)
-    if not column.type.equals(field.type):
-        column = column.cast(field.type)
-    if not field.nullable and name != "headers" and column.null_count:
+    column = columns.column(at)
+    if not column.type.equals(_TYPES[name]):
+        column = column.cast(_TYPES[name])
+    if name in _FILLED and column.null_count:
         raise Invalid(f"the column {name!r} has nulls", "Fill them first")
     return column
 
 
 def _producers(columns: pa.RecordBatch, flags: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Producers of transactional rows, -1 elsewhere; nothing when no row is transactional."""
-    transactional = flags & TRANSACTIONAL != 0
-    if not transactional.any():
+    if not np.bitwise_or.reduce(flags) & TRANSACTIONAL:
         return _frozen(np.empty(0, np.int64)), _frozen(np.empty(0, np.int32))
+    transactional = flags & TRANSACTIONAL != 0
     pid = _column(columns, "producer_id").fill_null(-1).to_numpy()
     epoch = _column(columns, "producer_epoch").fill_null(-1).to_numpy()
     return _frozen(np.where(transactional, pid, -1)), _frozen(np.where(transactional, epoch, np.int32(-1)))
 
 
 def _binary(column: pa.Array) -> kernel.Column:
-    buffers = column.buffers()
-    ends = _values(buffers[1], np.int32, column.offset, len(column) + 1)
-    data = _values(buffers[2], np.uint8, 0, 0 if buffers[2] is None else buffers[2].size)
-    return kernel.Column(ends, _bitmap(column), column.offset, data)
+    bits, ends, data = column.buffers()
+    return kernel.Column(
+        _values(ends, np.int32, column.offset, len(column) + 1),
+        _bitmap(column, bits),
+        column.offset,
+        _values(data, np.uint8, 0, 0 if data is None else data.size),
+    )
 
 
-def _bitmap(column: pa.Array) -> NDArray[np.uint8]:
-    bits = column.buffers()[0]
-    has_nulls = bits is not None and column.null_count
-    return _frozen(np.frombuffer(bits, np.uint8) if has_nulls else np.empty(0, np.uint8))
+def _bitmap(column: pa.Array, bits: pa.Buffer | None) -> NDArray[np.uint8]:
+    if bits is None or not column.null_count:
+        return _frozen(np.empty(0, np.uint8))
+    return _frozen(np.frombuffer(bits, np.uint8))
 
 
 def _values(buffer: pa.Buffer | None, kind: type[np.generic], start: int, count: int) -> NDArray[Any]:
     if buffer is None or not buffer.size:
         return _frozen(np.zeros(count, kind))
-    return _frozen(np.frombuffer(buffer, kind)[start : start + count])
+    return _frozen(np.frombuffer(buffer, kind, count, start * np.dtype(kind).itemsize))
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
     """A read-only view: writable arrays are another type to Numba, and the kernel is compiled for one."""
+    if not array.flags.writeable:
+        return array
     view = array.view()
     view.flags.writeable = False
     return view

@@ -20,6 +20,9 @@ Extent = tuple[int, int]
 SLICE_BYTES = 1 << 20
 """What a consumer asks for at a time, by default, of one partition."""
 
+_RECORD_BYTES = 16
+"""What a record may take more in a batch than in columns. A slice just too large for a consumer would cost it a request."""
+
 _TRAILER = struct.Struct("<I4s")
 _MAGIC = b"PAR1"
 
@@ -48,7 +51,7 @@ class RowGroup(NamedTuple):
     @property
     def slice_rows(self) -> int:
         """So many rows are read at a time."""
-        return max(1, self.rows * SLICE_BYTES // max(1, self.size_bytes))
+        return max(1, self.rows * SLICE_BYTES // max(1, self.size_bytes + self.rows * _RECORD_BYTES))
 
 
 class Layout:

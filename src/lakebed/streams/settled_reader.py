@@ -150,7 +150,7 @@ class SettledReader:
         assert number is not None
         end = layout.slice_end(group, number)
         piece = _cut(run, offset, room_bytes, end)
-        if piece.next_offset >= end:
+        if piece.next_offset >= end and piece.size_bytes <= room_bytes:  # a larger one may be left for the next request
             self._slices.finish((layout.segment, group.number, number))
         return piece
 

@@ -225,6 +225,29 @@ async def test_page_is_read_once_for_all_who_want_it_and_ahead_for_who_walks() -
         assert all(seen == wanted for seen in everyone)
 
 
+class CountingStore(MemoryStore):
+    """Counts how often bytes of a Parquet file are read."""
+
+    reads = 0
+
+    async def get_range(self, key: str, start: int, end: int) -> bytes:
+        self.reads += key.endswith(".parquet")
+        return await super().get_range(key, start, end)
+
+
+@pytest.mark.parametrize("max_bytes", [900_000, 1 << 20])
+async def test_rows_are_read_once_whatever_a_consumer_has_room_for(max_bytes: int) -> None:
+    store = CountingStore()
+    fetch = FetchSettings(cache_bytes=ByteCount(8_000_000))  # for not quite two slices, and a few row groups
+    async with memory_plane(store, settings=COLD, fetch=fetch) as plane:
+        (stream,) = (await plane.topic()).streams
+        for _ in range(10):
+            await plane.send(stream, build_batch([Record(at, BASE_MS, b"k", b"v" * 1000) for at in range(500)]))
+        await settled(plane, stream)
+        assert len(await walk(plane, stream, 0, max_bytes)) == 5000
+        assert store.reads == 2, "the footer and the row group"
+
+
 @pytest.mark.parametrize("cache_bytes", [0, 1000])
 async def test_small_caches_slow_reading_down_but_do_not_stop_it(cache_bytes: int) -> None:
     fetch = FetchSettings(cache_bytes=ByteCount(cache_bytes), decode_bytes=ByteCount(1_000_000), decode_threads=1)
