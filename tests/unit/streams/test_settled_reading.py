@@ -12,6 +12,7 @@ from lakebed.config import ByteCount, FetchSettings, WalSettings
 from lakebed.errors import Corrupt
 from lakebed.kernel import Add, Decision
 from lakebed.objects import MemoryStore
+from lakebed.observe import Metrics
 from lakebed.records import (
     LOG_APPEND_TIME,
     Codec,
@@ -23,6 +24,7 @@ from lakebed.records import (
     stamp_append_time,
 )
 from lakebed.streams import NOWHERE, Fetched
+from lakebed.streams.settled_reader import SettledMemory, SettledReader
 from lakebed.wal import Piece
 from tests.settled_topics import FILE_SCHEMA, parquet_body, settle
 from tests.unit.streams.plane import Plane, batch, memory_plane
@@ -225,27 +227,28 @@ async def test_page_is_read_once_for_all_who_want_it_and_ahead_for_who_walks() -
         assert all(seen == wanted for seen in everyone)
 
 
-class CountingStore(MemoryStore):
-    """Counts how often bytes of a Parquet file are read."""
-
-    reads = 0
-
-    async def get_range(self, key: str, start: int, end: int) -> bytes:
-        self.reads += key.endswith(".parquet")
-        return await super().get_range(key, start, end)
-
-
-@pytest.mark.parametrize("max_bytes", [900_000, 1 << 20])
-async def test_rows_are_read_once_whatever_a_consumer_has_room_for(max_bytes: int) -> None:
-    store = CountingStore()
-    fetch = FetchSettings(cache_bytes=ByteCount(8_000_000))  # for not quite two slices, and a few row groups
-    async with memory_plane(store, settings=COLD, fetch=fetch) as plane:
+async def test_slice_whose_end_did_not_fit_stays_for_the_next_request() -> None:
+    fetch = FetchSettings(cache_bytes=ByteCount(9_000_000))  # room for two slices, not for three
+    async with memory_plane(settings=COLD) as plane:
         (stream,) = (await plane.topic()).streams
-        for _ in range(10):
+        for _ in range(6):
             await plane.send(stream, build_batch([Record(at, BASE_MS, b"k", b"v" * 1000) for at in range(500)]))
         await settled(plane, stream)
-        assert len(await walk(plane, stream, 0, max_bytes)) == 5000
-        assert store.reads == 2, "the footer and the row group"
+        index = plane.domain.log.current.stream(stream)
+        entry = index.find(0) if index else None
+        assert entry is not None
+        reader = SettledReader(plane.store, SettledMemory(fetch), Metrics(), 0)
+        whole = await reader.read(entry, 0, 1 << 20, entry.version)
+        assert len(whole.views) > 1
+        assert whole.size_bytes <= 1 << 20
+        assert reader.slice_end(entry, 0) == whole.next_offset, "a slice fits what consumers ask for"
+        following = await reader.read(entry, whole.next_offset, 900_000, entry.version)
+        last = reader.at_hand(entry, following.next_offset, 1000, entry.version)
+        assert last is not None
+        assert last.size_bytes > 1000
+        await reader.read(entry, last.next_offset, 1 << 20, entry.version)
+        assert reader.at_hand(entry, following.next_offset, 1 << 20, entry.version) is not None
+        await reader.close()
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 1000])
