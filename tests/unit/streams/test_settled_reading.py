@@ -228,26 +228,25 @@ async def test_page_is_read_once_for_all_who_want_it_and_ahead_for_who_walks() -
 
 
 async def test_slice_whose_end_did_not_fit_stays_for_the_next_request() -> None:
-    fetch = FetchSettings(cache_bytes=ByteCount(9_000_000))  # room for two slices, not for three
+    fetch = FetchSettings(cache_bytes=ByteCount(18_000_000))  # room for two slices, not for three
     async with memory_plane(settings=COLD) as plane:
         (stream,) = (await plane.topic()).streams
-        for _ in range(6):
+        for _ in range(12):
             await plane.send(stream, build_batch([Record(at, BASE_MS, b"k", b"v" * 1000) for at in range(500)]))
         await settled(plane, stream)
         index = plane.domain.log.current.stream(stream)
         entry = index.find(0) if index else None
         assert entry is not None
         reader = SettledReader(plane.store, SettledMemory(fetch), Metrics(), 0)
-        whole = await reader.read(entry, 0, 1 << 20, entry.version)
-        assert len(whole.views) > 1
-        assert whole.size_bytes <= 1 << 20
-        assert reader.slice_end(entry, 0) == whole.next_offset, "a slice fits what consumers ask for"
-        following = await reader.read(entry, whole.next_offset, 900_000, entry.version)
-        last = reader.at_hand(entry, following.next_offset, 1000, entry.version)
+        half = await reader.read(entry, 0, 1 << 20, entry.version)
+        rest = await reader.read(entry, half.next_offset, 1 << 20, entry.version)
+        assert reader.slice_end(entry, 0) == rest.next_offset, "a slice is what a consumer asks for, twice"
+        most = await reader.read(entry, rest.next_offset, 1_900_000, entry.version)
+        last = reader.at_hand(entry, most.next_offset, 1000, entry.version)
         assert last is not None
         assert last.size_bytes > 1000
         await reader.read(entry, last.next_offset, 1 << 20, entry.version)
-        assert reader.at_hand(entry, following.next_offset, 1 << 20, entry.version) is not None
+        assert reader.at_hand(entry, most.next_offset, 1 << 20, entry.version) is not None
         await reader.close()
 
 
