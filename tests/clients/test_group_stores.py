@@ -10,9 +10,9 @@ from tests.clients.group_members import Group
 from tests.clients.processes import broker_process
 from tests.clients.test_groups import PARTITIONS, committed, made_topic, send
 from tests.clients.test_groups import QUICK as QUICK_GROUPS
-from tests.clients.test_stores import Place, on_oxia, on_s3, oxia_binary, oxia_server, place
+from tests.clients.test_stores import Place, on_oxia, on_s3, own_oxia_server, oxia_binary, place
 
-__all__ = ["on_oxia", "on_s3", "oxia_binary", "oxia_server", "place"]
+__all__ = ["on_oxia", "on_s3", "own_oxia_server", "oxia_binary", "place"]
 
 pytestmark = pytest.mark.services
 

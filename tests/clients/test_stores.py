@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +22,10 @@ from tests.clients.test_crashes import (
     kill_at_random,
     read_all,
 )
-from tests.services.oxia import OxiaServer, oxia_binary, oxia_server
+from tests.services.oxia import OxiaServer, own_oxia_server, oxia_binary
 from tests.services.s3 import S3Server
 
-__all__ = ["oxia_binary", "oxia_server"]
+__all__ = ["own_oxia_server", "oxia_binary"]
 
 pytestmark = pytest.mark.services
 
@@ -50,11 +51,12 @@ def on_s3(seaweed: S3Server) -> Place:
 
 
 @pytest.fixture
-def on_oxia(oxia_server: OxiaServer, tmp_path: Path) -> Place:
+def on_oxia(own_oxia_server: OxiaServer, tmp_path: Path) -> Place:
+    asyncio.run(own_oxia_server.start())
     environment = {
         "LAKEBED__LEASES__TTL": "2s",  # the shortest that Oxia has
         "LAKEBED__LOG_STORE__KIND": "oxia",
-        "LAKEBED__LOG_STORE__OXIA_ADDRESS": oxia_server.address,
+        "LAKEBED__LOG_STORE__OXIA_ADDRESS": own_oxia_server.address,
     }
     return Place(str(tmp_path / "root"), environment)
 

@@ -18,7 +18,7 @@ from lakebed.kernel.group import next_timestamp
 from lakebed.kernel.head import Head
 from lakebed.kernel.history import version_at
 from lakebed.kernel.housekeeping import Housekeeping
-from lakebed.kernel.identity import Identity, birth, identity_of, oldest_version
+from lakebed.kernel.identity import Identity, birth, check_root, identity_of, oldest_version
 from lakebed.kernel.metrics import LogMetrics
 from lakebed.kernel.operations import Commit
 from lakebed.kernel.parts import Registry
@@ -57,17 +57,22 @@ class CommitLog:
         clock: Clock,
         settings: KernelSettings | None = None,
         create: Identity | None = None,
+        root_id: str | None = None,
         metrics: Metrics | None = None,
         logger: Logger | None = None,
     ) -> CommitLog:
-        """Open the log in `store`; with `create`, make it first if there is none. Any number of openers may race to."""
+        """Open the log in `store`; with `create`, make it first if there is none. Any number of openers may race to.
+
+        A log that is there and belongs to another root than `root_id`, or than the one of `create`, is refused.
+        """
         settings = settings or KernelSettings()
         logger = logger or Logs.silent().logger("kernel")
         loaded, began_s = await _load_or_create(store, registry, clock, create, settings.retention_s / 4)
         if loaded.damaged:
             logger.warning("damaged documents were passed over", log=store.name, names=list(loaded.damaged))
-        named = identity_of(loaded.snapshot, store.name).name
-        log_metrics = LogMetrics(metrics or Metrics(), clock, named)
+        identity = identity_of(loaded.snapshot, store.name)
+        check_root(identity, root_id or (create.root_id if create else None), store.name)
+        log_metrics = LogMetrics(metrics or Metrics(), clock, identity.name)
         log = cls(Head(store, registry, clock, log_metrics, settings.retention_s, loaded, began_s), settings, logger)
         for first in loaded.unbundled:
             log._housekeeping.bundle(first)

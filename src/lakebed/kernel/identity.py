@@ -53,6 +53,15 @@ def identity_of(snapshot: Snapshot, name: str) -> Identity:
         raise Corrupt(f"{name} has an identity that cannot be read ({error})", "Check the root") from error
 
 
+def check_root(identity: Identity, root_id: str | None, name: str) -> None:
+    """Refuse the log called `name` when it is another root's: two roots on one log would take each other's topics for theirs."""
+    if root_id is not None and identity.root_id != root_id:
+        raise Invalid(
+            f"{name} belongs to the root {identity.root_id}, not to {root_id}",
+            "Give every root logs of its own; with Oxia, a namespace of its own (log_store.oxia_namespace)",
+        )
+
+
 def floor_of(snapshot: Snapshot) -> Floor:
     """The floor that clean-up has committed, if it ever ran."""
     entry = snapshot.get(FLOOR_KEY)

@@ -6,6 +6,7 @@ Invariant: a write that fails once it may have been sent is `Ambiguous`, unless 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -37,6 +38,8 @@ class Wire:
     """The optional packages, loaded when a client is made: gRPC, Oxia's messages and its hash."""
 
     def __init__(self) -> None:
+        # A broker starts its settler while calls are under way. gRPC's care for forks then stops them, or the new process.
+        os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
         try:
             import grpc.aio  # type: ignore[import-untyped]
             import oxia.internal.proto.io.streamnative.oxia.proto as messages

@@ -71,7 +71,9 @@ async def opened_root(settings: Settings, clock: Clock | None = None) -> AsyncIt
 
         async def log(name: str) -> CommitLog:
             store = log_store(settings, objects, name, clock, oxia)
-            opened = await CommitLog.open(store, registry_of(name), clock=clock, settings=settings.kernel)
+            opened = await CommitLog.open(
+                store, registry_of(name), clock=clock, settings=settings.kernel, root_id=root.root_id
+            )
             stack.push_async_callback(opened.close)
             return opened
 

@@ -6,13 +6,15 @@ import asyncio
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from lakebed.clock import SystemClock
 from lakebed.errors import Ambiguous, Corrupt, Exists, Invalid, NotFound
-from lakebed.kernel import ROOT_FILE, domain_log, log_prefix, open_root
+from lakebed.kernel import ROOT_FILE, CommitLog, domain_log, log_prefix, open_root
 from lakebed.objects import LocalStore, MemoryStore
 from tests.intercepted import Intercepted
+from tests.logs import IDENTITY, REGISTRY, object_store, open_log
 
 CLOCK = SystemClock()
 
@@ -88,3 +90,16 @@ def test_paths_of_logs() -> None:
     for name in ("", "domain=1", "../x", "cluster/x", "domain=٠٠"):
         with pytest.raises(Invalid):
             log_prefix(name)
+
+
+async def test_log_of_another_root_is_refused() -> None:
+    objects = MemoryStore()
+    await (await open_log(object_store(objects))).close()
+    theirs = msgspec.structs.replace(IDENTITY, log_id="log-2", root_id="root-2")
+    with pytest.raises(Invalid, match="belongs to the root root-1, not to root-2") as refused:
+        await open_log(object_store(objects), create=theirs)
+    assert "oxia_namespace" in refused.value.remedy
+    with pytest.raises(Invalid, match="root-3"):
+        await CommitLog.open(object_store(objects), REGISTRY, clock=CLOCK, root_id="root-3")
+    log = await CommitLog.open(object_store(objects), REGISTRY, clock=CLOCK, root_id="root-1")
+    await log.close()
