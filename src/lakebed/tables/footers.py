@@ -6,6 +6,7 @@ planned range is refused.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -29,11 +30,12 @@ def describe_footer(
     sha256: str,
 ) -> SettledFile:
     """`SettledFile` of what was just written; the writer must keep statistics of partition, offset and timestamp."""
-    columns = _flat_columns(footer)
-    if _bounds(footer, columns, "partition", path) != (partition, partition):
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    statistics = _statistics(footer, groups)
+    if _bounds(statistics, "partition", path) != (partition, partition):
         raise Invalid(f"{path} has rows of another partition than {partition}", "Write one file per partition")
-    offset_min, offset_max = _bounds(footer, columns, "offset", path)
-    first, last = _bounds(footer, columns, "timestamp", path)
+    offset_min, offset_max = _bounds(statistics, "offset", path)
+    first, last = _bounds(statistics, "timestamp", path)
     return SettledFile(
         path=path,
         partition=partition,
@@ -46,37 +48,39 @@ def describe_footer(
         offset_max=offset_max,
         timestamp_min_ms=(first - _EPOCH) // _MILLISECOND,
         timestamp_max_ms=-((_EPOCH - last) // _MILLISECOND),
-        null_counts=_null_counts(footer, columns),
-        row_group_positions=_positions(footer),
+        null_counts=_null_counts(statistics),
+        row_group_positions=_positions(groups),
     )
 
 
-def _flat_columns(footer: pq.FileMetaData) -> dict[str, int]:
+def _statistics(footer: pq.FileMetaData, groups: Sequence[Any]) -> dict[str, list[Any]]:
+    """Of every flat column, by row group. Each is made once, because making them is what describing a footer costs."""
     schema = footer.schema
     paths = {schema.column(index).path: index for index in range(len(schema))}
-    return {path: index for path, index in paths.items() if "." not in path}
+    return {
+        path: [group.column(index).statistics for group in groups] for path, index in paths.items() if "." not in path
+    }
 
 
-def _bounds(footer: pq.FileMetaData, columns: dict[str, int], name: str, path: str) -> tuple[Any, Any]:
-    statistics = [footer.row_group(group).column(columns[name]).statistics for group in range(footer.num_row_groups)]
-    if not statistics or not all(each is not None and each.has_min_max for each in statistics):
+def _bounds(statistics: Mapping[str, Sequence[Any]], name: str, path: str) -> tuple[Any, Any]:
+    known = statistics[name]
+    if not known or not all(each is not None and each.has_min_max for each in known):
         raise Invalid(f"{path} has no statistics of {name}", "Write statistics of partition, offset and timestamp")
-    return min(each.min for each in statistics), max(each.max for each in statistics)
+    return min(each.min for each in known), max(each.max for each in known)
 
 
-def _null_counts(footer: pq.FileMetaData, columns: dict[str, int]) -> dict[str, int]:
+def _null_counts(statistics: Mapping[str, Sequence[Any]]) -> dict[str, int]:
     """Of the columns whose nulls were counted in every row group."""
-    counts: dict[str, int] = {}
-    for name, index in columns.items():
-        statistics = [footer.row_group(group).column(index).statistics for group in range(footer.num_row_groups)]
-        if all(each is not None and each.has_null_count for each in statistics):
-            counts[name] = sum(each.null_count for each in statistics)
-    return counts
+    return {
+        name: sum(each.null_count for each in known)
+        for name, known in statistics.items()
+        if all(each is not None and each.has_null_count for each in known)
+    }
 
 
-def _positions(footer: pq.FileMetaData) -> tuple[int, ...]:
+def _positions(groups: Sequence[Any]) -> tuple[int, ...]:
     """Where row groups begin: engines split large files there."""
-    first_columns = [footer.row_group(group).column(0) for group in range(footer.num_row_groups)]
+    first_columns = [group.column(0) for group in groups]
     return tuple(
         column.data_page_offset if column.dictionary_page_offset is None else column.dictionary_page_offset
         for column in first_columns
