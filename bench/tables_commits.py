@@ -77,7 +77,7 @@ def _file(ref: TableRef, index: int) -> SettledFile:
         offset_end=end,
         rows=_ROWS,
         size_bytes=_SIZE_BYTES,
-        sha256="0" * 64,
+        xxh128="0" * 32,
         offset_min=start,
         offset_max=end - 1,
         timestamp_min_ms=_FIRST_MS + start,

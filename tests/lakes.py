@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from xxhash import xxh128
 
 from lakebed.clock import SystemClock
 from lakebed.objects import ObjectStore, StoreOptions, open_store
@@ -128,7 +129,7 @@ def describe(body: bytes, path: str, partition: int, start: int, end: int) -> Se
         offset_start=start,
         offset_end=end,
         size_bytes=len(body),
-        sha256=sha256(body).hexdigest(),
+        xxh128=xxh128(body).hexdigest(),
     )
 
 

@@ -60,7 +60,7 @@ class JobFile(msgspec.Struct, frozen=True, kw_only=True):
     offset_end: int
     rows: int
     size_bytes: int
-    sha256: str
+    xxh128: str
     offset_min: int
     offset_max: int
     timestamp_min_ms: int

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
+from xxhash import xxh128
 
 from lakebed.errors import Invalid
 from lakebed.tables.footers import describe_footer
@@ -62,7 +62,7 @@ def _file(ref: TableRef, job: Job, partition: int, letters: list[DeadLetter]) ->
         offset_start=start,
         offset_end=end,
         size_bytes=len(body),
-        sha256=sha256(body).hexdigest(),
+        xxh128=xxh128(body).hexdigest(),
     )
     return described, body
 

@@ -27,7 +27,7 @@ def describe_footer(
     offset_start: int,
     offset_end: int,
     size_bytes: int,
-    sha256: str,
+    xxh128: str,
 ) -> SettledFile:
     """`SettledFile` of what was just written; the writer must keep statistics of partition, offset and timestamp."""
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
@@ -43,7 +43,7 @@ def describe_footer(
         offset_end=offset_end,
         rows=footer.num_rows,
         size_bytes=size_bytes,
-        sha256=sha256,
+        xxh128=xxh128,
         offset_min=offset_min,
         offset_max=offset_max,
         timestamp_min_ms=(first - _EPOCH) // _MILLISECOND,

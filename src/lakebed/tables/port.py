@@ -58,7 +58,7 @@ class SettledFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     offset_end: int
     rows: int
     size_bytes: int
-    sha256: str
+    xxh128: str
     offset_min: int
     offset_max: int
     timestamp_min_ms: int

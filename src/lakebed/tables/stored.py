@@ -46,5 +46,5 @@ def _described(path: str, name: DataFileName, size_bytes: int, tail: bytes) -> S
         offset_start=name.offset_start,
         offset_end=name.offset_end,
         size_bytes=size_bytes,
-        sha256="",
+        xxh128="",
     )

@@ -76,7 +76,7 @@ async def test_stored_file_is_described_as_its_writer_did(lake: Lake) -> None:
     ref = new_ref("a.topic")
     file = await lake.settle(ref, 2, 100, 160)
     again = await describe_stored(lake.store, file.path)
-    assert {**_facts(again), "sha256": file.sha256} == _facts(file)
+    assert {**_facts(again), "xxh128": file.xxh128} == _facts(file)
     torn = data_file(ref, 2, 0, 5, "torn")
     await lake.store.put(torn, b"PAR1 and no more")
     with pytest.raises(Corrupt):

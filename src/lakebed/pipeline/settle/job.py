@@ -101,7 +101,7 @@ def _file(outcome: FileOutcome, piece: WrittenFile) -> JobFile:
         offset_start=piece.offset_start,
         offset_end=piece.offset_end,
         size_bytes=piece.size_bytes,
-        sha256=piece.sha256,
+        xxh128=piece.xxh128,
     )
     return _job_file(described, outcome.stream, piece.cumulative_size)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import mmap
 from contextlib import suppress
-from hashlib import sha256
+
+from xxhash import xxh128
 
 _FIRST_BYTES = 32 << 20
 _FILE_BYTES = 256 << 20
@@ -40,7 +41,7 @@ class PageSink:
     def __init__(self) -> None:
         self._memory = _fresh(_FILE_BYTES)
         self._filled = 0
-        self._hash = sha256()
+        self._hash = xxh128()
         self.closed = False
 
     def write(self, data: bytes | memoryview) -> int:
@@ -69,7 +70,7 @@ class PageSink:
         """What was written; it begins at a page."""
         return self._memory[: self._filled]
 
-    def sha256(self) -> str:
+    def xxh128(self) -> str:
         """Of what was written."""
         return self._hash.hexdigest()
 
@@ -77,7 +78,7 @@ class PageSink:
         """Begin another file, in the same memory unless it had become very large."""
         if len(self._memory) > _FILE_BYTES:
             self._memory = _fresh(_FILE_BYTES)
-        self._filled, self._hash = 0, sha256()
+        self._filled, self._hash = 0, xxh128()
 
 
 def _fresh(size_bytes: int) -> memoryview:

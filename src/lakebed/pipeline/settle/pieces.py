@@ -116,7 +116,7 @@ class Pieces:
             offset_start=self._at,
             offset_end=end,
             size_bytes=finished.body.nbytes,
-            sha256=finished.sha256,
+            xxh128=finished.xxh128,
             cumulative_size=_cumulative(order, end),
             footer=finished.footer,
         )

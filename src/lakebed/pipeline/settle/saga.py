@@ -117,7 +117,7 @@ class Saga:
             raise _altered(file, "is not there") from None
         if found.size_bytes != file.size_bytes:
             raise _altered(file, f"has {found.size_bytes} bytes and should have {file.size_bytes}")
-        if msgspec.structs.replace(found, sha256=file.sha256) != settled(file):
+        if msgspec.structs.replace(found, xxh128=file.xxh128) != settled(file):
             raise _altered(file, "has another footer than it was written with")
 
     async def _check_size(self, file: JobFile) -> None:

@@ -78,7 +78,7 @@ class WrittenFile(msgspec.Struct, frozen=True, kw_only=True, tag="file"):
     offset_start: int
     offset_end: int
     size_bytes: int
-    sha256: str
+    xxh128: str
     cumulative_size: int
     footer: bytes
     """Its metadata, as Parquet writes metadata files."""

@@ -28,7 +28,7 @@ class Finished:
     """A file's bytes, which stay until its memory is used again, and what its writer counted."""
 
     body: memoryview
-    sha256: str
+    xxh128: str
     footer: bytes
 
 
@@ -85,7 +85,7 @@ class ParquetRows:
         body = self._sink.filled()
         footer = pa.BufferOutputStream()
         self._collected[0].write_metadata_file(footer)
-        return Finished(body, self._sink.sha256(), footer.getvalue().to_pybytes())
+        return Finished(body, self._sink.xxh128(), footer.getvalue().to_pybytes())
 
     def _append(self, batch: pa.RecordBatch) -> None:
         size = _record_bytes(batch)
