@@ -1,5 +1,6 @@
 """The Kafka broker: listener, connections, one handler per API; and the small client of the command line."""
 
+from lakebed.broker.answers import Deferred
 from lakebed.broker.budget import MemoryBudget, Outgoing
 from lakebed.broker.buffers import BufferPool
 from lakebed.broker.chores import Chore, Chores
@@ -27,7 +28,7 @@ from lakebed.broker.client import (
     topic_configs,
     widen_topic,
 )
-from lakebed.broker.connection import Connection, Deferred, Limits
+from lakebed.broker.connection import Connection, Limits
 from lakebed.broker.context import Call, Context, Policy
 from lakebed.broker.coordination import GroupTopics, Slots
 from lakebed.broker.dispatch import Dispatcher

@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, cast
 
+from lakebed.broker.answers import Answer, Deferred, Promise
 from lakebed.broker.inbox import Frame, Inbox, Intake
 from lakebed.clock import Clock
 from lakebed.errors import Invalid, LakebedError
 from lakebed.observe import Logger
-from lakebed.protocol import Api, Buffer, Message, RequestHeader, response_frame
-
-Answer: TypeAlias = "Message | Deferred | Coroutine[Any, Any, Answer] | None"
-"""At once, or later while the next request may start, or by work behind which it may not. None: no answer."""
+from lakebed.protocol import SIZE_BYTES, Api, Buffer, Message, RequestHeader, response_frame
 
 _PARKED = frozenset({Api.FETCH, Api.JOIN_GROUP, Api.SYNC_GROUP})
 """What may wait for long, and for others; not worth waiting for when one side leaves."""
@@ -31,28 +28,23 @@ _SLOW_BYTES_PER_S = 50_000
 _WRITE_HIGH_BYTES = 256 * 1024
 
 
-class Promise(Protocol):
-    """The part of a future that a connection needs."""
-
-    def cancelled(self) -> bool: ...
-    def cancel(self) -> object: ...
-    def add_done_callback(self, heard: Callable[[Any], object], /) -> object: ...
-
-
-class Deferred:
-    """An answer that is `build`'s once `future` is done. `build` asks the future for its outcome, also for its error."""
-
-    __slots__ = ("build", "future")
-
-    def __init__(self, future: Promise, build: Callable[[Any], Message | None]) -> None:
-        self.future = future
-        self.build = build
-
-
 class Serve(Protocol):
     """Starts a request; raises `Invalid` when it cannot be answered at all."""
 
     def __call__(self, frame: memoryview, connection: Connection) -> tuple[RequestHeader, Answer]: ...
+
+
+class Repeat(Protocol):
+    """A frame that came before, for when it comes again with other numbers in it."""
+
+    header: RequestHeader
+    """As it was the first time."""
+    size_bytes: int
+    """Of the frame, its size not included."""
+
+    def take(self, source: memoryview, at: int, connection: Connection, began_s: float) -> bool:
+        """Start the request at `at`, for `Connection.answer_repeat` to come later. False: it is another, or must be read."""
+        ...
 
 
 class Watch(Protocol):
@@ -109,7 +101,12 @@ class Connection(asyncio.BufferedProtocol):
         self._inbox = Inbox(intake)
         self._queue: deque[Frame] = deque()
         self._started: deque[_Request] = deque()
+        self._repeated = 0
         self._work: asyncio.Task[Any] | None = None
+        self.repeat: Repeat | None = None
+        """Whatever serves this connection may set it. While repeats are on their way nothing else starts."""
+        self.said: object = None
+        """For the same to remember something by."""
         self._outgoing: list[Buffer] = []
         self._flush_due = False
         self._held_bytes = self._unread_bytes = 0
@@ -141,7 +138,7 @@ class Connection(asyncio.BufferedProtocol):
         """The client sends no more. It still gets the answers it waits for."""
         self._eof = True
         self._stuck_since_s = self._clock.monotonic_s()
-        return bool(self._queue or self._started) and not self._is_polling()
+        return self._is_busy() and not self._is_polling()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._gone = True
@@ -185,14 +182,13 @@ class Connection(asyncio.BufferedProtocol):
     def check(self, now_s: float) -> None:
         """Close the connection if its client idles or dawdles."""
         limits, partial = self._limits, self._inbox.mid_frame_bytes
-        busy = bool(self._queue or self._started)
         if not self._client_reads and now_s - self._stuck_since_s > limits.send_timeout_s:
             self.close("client does not read")
         elif self._eof and now_s - self._stuck_since_s > limits.send_timeout_s:
             self.close("client left")
         elif partial and self._reading and self._dawdles(now_s, partial):
             self.close("frame came too slowly")
-        elif not busy and not partial and now_s - self._active_s > limits.idle_timeout_s:
+        elif not partial and not self._is_busy() and now_s - self._active_s > limits.idle_timeout_s:
             self.close("idle")
 
     def _dawdles(self, now_s: float, size_bytes: int) -> bool:
@@ -200,6 +196,21 @@ class Connection(asyncio.BufferedProtocol):
         if self._slow_frame != self._frames:
             self._slow_frame, self._slow_since_s = self._frames, now_s
         return now_s - self._slow_since_s > self._limits.receive_timeout_s + size_bytes / _SLOW_BYTES_PER_S
+
+    def answer_repeat(self, frame: bytes, header: RequestHeader, began_s: float) -> None:
+        """The answer to what `repeat` has taken; they come in the order in which it took them."""
+        self._repeated -= 1
+        if not self._gone:
+            self._transport.write(frame)
+        self._watch.answered(header, len(frame), began_s)
+        if not self._repeated:
+            if self._queue or not self._reading:
+                self._go_on()
+            if self._draining or self._eof:
+                self._close_when_done()
+
+    def _is_busy(self) -> bool:
+        return bool(self._queue or self._started or self._repeated)
 
     def _is_polling(self) -> bool:
         """Whether all it waits for is something that is parked."""
@@ -220,7 +231,12 @@ class Connection(asyncio.BufferedProtocol):
             return
         inbox = self._inbox
         try:
-            while (room := self._has_room()) and (frame := inbox.take()) is not None:
+            while room := self._has_room():
+                if self.repeat is not None and self._is_repeated(self.repeat):
+                    continue
+                frame = inbox.take()
+                if frame is None:
+                    break
                 self._held_bytes += frame.size_bytes
                 self._queue.append(frame)
                 self._frames += 1
@@ -237,11 +253,26 @@ class Connection(asyncio.BufferedProtocol):
         if room != self._reading:
             self._set_reading(room)
 
+    def _is_repeated(self, repeat: Repeat) -> bool:
+        """Whether what is here next is what came before, and has been started."""
+        inbox, whole_bytes = self._inbox, SIZE_BYTES + repeat.size_bytes
+        if inbox.left < whole_bytes or self._started or self._queue:
+            return False
+        now_s = self._clock.monotonic_s()
+        if not repeat.take(inbox.source, inbox.at, self, now_s):
+            return False
+        inbox.skip(whole_bytes)
+        self._watch.received(repeat.header, repeat.size_bytes)
+        self._repeated += 1
+        self._frames += 1
+        self._active_s = now_s
+        return True
+
     def _has_room(self) -> bool:
         limits = self._limits
         return (
             self._client_reads
-            and len(self._queue) + len(self._started) < limits.in_flight_max
+            and len(self._queue) + len(self._started) + self._repeated < limits.in_flight_max
             and self._held_bytes < limits.in_flight_bytes_max
         )
 
@@ -260,7 +291,9 @@ class Connection(asyncio.BufferedProtocol):
         queue = self._queue
         while queue and self._work is None and self._client_reads and not self._gone:
             frame = queue[0]
-            if self._started and frame.view[:2] != _OVERLAPPING.get(self._started[0].header.api_key, b""):
+            if self._repeated or (
+                self._started and frame.view[:2] != _OVERLAPPING.get(self._started[0].header.api_key, b"")
+            ):
                 return
             queue.popleft()
             try:
@@ -383,6 +416,6 @@ class Connection(asyncio.BufferedProtocol):
         self._unread_bytes = unread_bytes
 
     def _close_when_done(self) -> None:
-        if not self._started and not self._queue and not self._gone:
+        if not self._is_busy() and not self._gone:
             self._flush()
             self._transport.close()

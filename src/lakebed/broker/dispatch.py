@@ -11,11 +11,13 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from lakebed.broker.connection import Answer, Connection
+from lakebed.broker.answers import Answer
+from lakebed.broker.connection import Connection
 from lakebed.broker.context import Call, Context
 from lakebed.broker.handlers import HANDLERS, api_versions
+from lakebed.broker.offset_repeats import OffsetRepeats
 from lakebed.errors import Invalid
-from lakebed.protocol import Api, RequestHeader, decode_request, find_row, read_request_header
+from lakebed.protocol import Api, RequestHeader, decode_request, find_row, offset_commit, read_request_header
 
 Handle: TypeAlias = "Callable[[Any, Call, Context], Answer]"
 Intercept: TypeAlias = "Callable[[RequestHeader, Any], Answer]"
@@ -28,6 +30,7 @@ class Dispatcher:
     def __init__(self, context: Context, handlers: Mapping[Api, Handle] = HANDLERS) -> None:
         self._context = context
         self._handlers = {api.value: handle for api, handle in handlers.items()}
+        self._repeats = OffsetRepeats(context)
         self.intercept: Intercept | None = None
 
     def __call__(self, frame: memoryview, connection: Connection) -> tuple[RequestHeader, Answer]:
@@ -40,7 +43,10 @@ class Dispatcher:
         if self.intercept is not None and (answer := self.intercept(header, request)) is not None:
             return header, answer
         call = Call(header.api_version, header.client_id, connection.listener, connection.host)
-        return header, self._handlers[header.api_key](request, call, self._context)
+        answer = self._handlers[header.api_key](request, call, self._context)
+        if isinstance(request, offset_commit.OffsetCommitRequest):
+            self._repeats.heard(frame, header, request, call, connection)
+        return header, answer
 
 
 def _unknown(header: RequestHeader) -> tuple[RequestHeader, Answer]:

@@ -54,12 +54,13 @@ class Intake:
 class Inbox:
     """The receiving side of one connection."""
 
-    __slots__ = ("_at", "_end", "_frame", "_got", "_intake", "_source", "starved_of")
+    __slots__ = ("_end", "_frame", "_got", "_intake", "at", "source", "starved_of")
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
-        self._source = _NOTHING
-        self._at = self._end = 0
+        self.source = _NOTHING
+        """What has arrived lies in it, from `at` on, but for the frame that has a buffer of its own."""
+        self.at = self._end = 0
         self._frame: Frame | None = None
         self._got = 0
         self.starved_of = 0
@@ -69,10 +70,10 @@ class Inbox:
         """Where the next bytes shall go; they must be reported before any other connection receives."""
         if self._frame is not None:
             return self._frame.view[self._got :]
-        left, scratch = self._end - self._at, self._intake.scratch
+        left, scratch = self._end - self.at, self._intake.scratch
         if left:
-            scratch[:left] = self._source[self._at : self._end]
-        self._source, self._at, self._end = scratch, 0, left
+            scratch[:left] = self.source[self.at : self._end]
+        self.source, self.at, self._end = scratch, 0, left
         return scratch[left:] if left else scratch
 
     def received(self, count: int) -> bool:
@@ -88,43 +89,52 @@ class Inbox:
         """The next whole frame, if it is here and granted. Raises `Invalid` when what is here is no frame."""
         if self._frame is not None:
             return self._take_received()
-        left = self._end - self._at - SIZE_BYTES
+        left = self._end - self.at - SIZE_BYTES
         if left < 0:
             return None
         intake = self._intake
-        size = read_frame_size(self._source, intake.frame_limit_bytes, self._at)
+        size = read_frame_size(self.source, intake.frame_limit_bytes, self.at)
         if not intake.budget.grant(size):
             self.starved_of = size
             return None
         self.starved_of = 0
-        start = self._at + SIZE_BYTES
+        start = self.at + SIZE_BYTES
         if left >= size:
-            self._at = start + size
-            return Frame(bytearray(self._source[start : self._at]), size, False)
+            self.at = start + size
+            return Frame(bytearray(self.source[start : self.at]), size, False)
         self._open(size, start)
         return None
 
+    @property
+    def left(self) -> int:
+        """How many bytes have arrived and are not taken."""
+        return self._end - self.at
+
+    def skip(self, count: int) -> None:
+        """Take `count` bytes that are of no use any more."""
+        self.at += count
+
     def settle(self) -> None:
         """Leave the shared buffer to the others."""
-        if self._source is not self._intake.scratch:
+        if self.source is not self._intake.scratch:
             return
-        if self._at == self._end:
-            self._source, self._at, self._end = _NOTHING, 0, 0
+        if self.at == self._end:
+            self.source, self.at, self._end = _NOTHING, 0, 0
         else:
-            rest = bytes(self._source[self._at : self._end])
-            self._source, self._at, self._end = memoryview(rest), 0, len(rest)
+            rest = bytes(self.source[self.at : self._end])
+            self.source, self.at, self._end = memoryview(rest), 0, len(rest)
 
     @property
     def mid_frame_bytes(self) -> int:
         """The size of the frame that is partly here, or 0. A size that is partly here counts as a small frame."""
         if self._frame is not None:
             return self._frame.size_bytes
-        return 1 if self._end > self._at else 0
+        return 1 if self._end > self.at else 0
 
     def drop(self) -> None:
         """The connection is gone."""
         frame, self._frame = self._frame, None
-        self._source, self._at, self._end = _NOTHING, 0, 0
+        self.source, self.at, self._end = _NOTHING, 0, 0
         if frame is not None:
             frame.release(self._intake.budget, self._intake.pool)
 
@@ -140,6 +150,6 @@ class Inbox:
         pooled = size >= SMALLEST_BYTES
         frame = Frame(self._intake.pool.take(size) if pooled else bytearray(size), size, pooled)
         self._got = self._end - start
-        frame.view[: self._got] = self._source[start : self._end]
-        self._at = self._end
+        frame.view[: self._got] = self.source[start : self._end]
+        self.at = self._end
         self._frame = frame

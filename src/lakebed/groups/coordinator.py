@@ -20,6 +20,7 @@ from lakebed.groups.effects import Answer, Effect, Fence, Step, Timer, Turn
 from lakebed.groups.keys import group_ids, has_offsets, offset_entries, slot_of
 from lakebed.groups.ledger import Ledger
 from lakebed.groups.loading import load_group
+from lakebed.groups.offset_repeats import OffsetRepeat, commit_again, holds, repeat_of
 from lakebed.groups.offsets import FetchedOffsets, Group, OffsetCommit, OffsetFetch
 from lakebed.groups.records import Phase, Place
 from lakebed.groups.settings import GroupSettings
@@ -172,18 +173,25 @@ class Coordinator:
 
     def commit_offsets(self, request: OffsetCommit, caller: Caller) -> Step:
         """OffsetCommit; the answer is an `OffsetAnswer`. It goes with the one before while that is gathered: the same step."""
-        growing = self._growing.get(request.group_id)
-        if growing is not None and self._may_grow(*growing):
-            turn, step = growing
-            turn.now_ms = self._clock.now_ms()
-            offsets.commit(self._group(request.group_id, turn), turn, self._settings, request, caller)
-            step.requests += 1
-            return step
-        turn = self._turn(request.group_id)
+        turn, step = self._grown(request.group_id)
         offsets.commit(self._group(request.group_id, turn), turn, self._settings, request, caller)
-        step = self._step(turn)
-        self._growing[request.group_id] = turn, step
-        return step
+        return self._growing_step(turn, step)
+
+    def repeat_of(self, request: OffsetCommit, version: int) -> OffsetRepeat | None:
+        """How this commit can be taken when it comes again with other numbers, if it would be taken now."""
+        group = None if request.group_id in self._loading else self._groups.get(request.group_id)
+        return repeat_of(group, self._settings, request, version)
+
+    def commit_again(
+        self, repeat: OffsetRepeat, numbers: Sequence[int], leader_epochs: Sequence[int], ticket: int
+    ) -> Step | None:
+        """The same commit with other numbers; None when it has to be judged anew, by `commit_offsets`."""
+        group_id = repeat.group.group_id
+        if group_id in self._loading or not holds(repeat, self._groups.get(group_id)):
+            return None
+        turn, step = self._grown(group_id)
+        commit_again(repeat, turn, numbers, leader_epochs, ticket)
+        return self._growing_step(turn, step)
 
     def fetch_offsets(self, request: OffsetFetch, view: View) -> FetchedOffsets:
         """OffsetFetch on a snapshot no older than the request; it is only a look."""
@@ -315,8 +323,23 @@ class Coordinator:
         self._ledger.enter(step)
         return step
 
-    def _may_grow(self, turn: Turn, step: Step) -> bool:
-        return step.gathered and len(turn.changes) < _GROWN_MAX and self._ledger.is_last(step)
+    def _grown(self, group_id: str) -> tuple[Turn, Step | None]:
+        """The step that offsets are gathered in, as long as it may grow, or a new turn."""
+        growing = self._growing.get(group_id)
+        if growing is not None:
+            turn, step = growing
+            if step.gathered and len(turn.changes) < _GROWN_MAX and self._ledger.is_last(step):
+                turn.now_ms = self._clock.now_ms()
+                return growing
+        return self._turn(group_id), None
+
+    def _growing_step(self, turn: Turn, step: Step | None) -> Step:
+        if step is not None:
+            step.requests += 1
+            return step
+        step = self._step(turn)
+        self._growing[turn.group_id] = turn, step
+        return step
 
     def _forget_growing(self, step: Step) -> None:
         growing = self._growing.get(step.group_id)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from lakebed.broker.coordination.gathering import Gathering
 from lakebed.broker.coordination.group_metrics import GroupMetrics
@@ -22,7 +22,7 @@ from lakebed.broker.coordination.refusals import Loading, NotCoordinator
 from lakebed.broker.coordination.reply import Reply
 from lakebed.clock import Clock, within
 from lakebed.errors import Closed, Fenced, LakebedError, Unavailable
-from lakebed.groups import Answer, Arm, Coordinator, Effect, Fence, Step, Timers
+from lakebed.groups import Answer, Arm, Coordinator, Effect, Fence, OffsetRepeat, Step, Timers
 from lakebed.kernel import CommitLog, CommitResult, Committed, View
 from lakebed.objects import Lease
 from lakebed.observe import Logger
@@ -30,6 +30,14 @@ from lakebed.observe import Logger
 T = TypeVar("T")
 Make: TypeAlias = Callable[[Coordinator, int], Step]
 """A request as a step of the coordinator, under the ticket it is given."""
+
+
+class Waiting(Protocol):
+    """Who waits for the answer to a request."""
+
+    def set_result(self, value: Any, /) -> None: ...
+    def set_exception(self, error: LakebedError, /) -> None: ...
+
 
 _RELOAD_PAUSE_S = 0.2
 _LAST_COMMITS_S = 5.0
@@ -55,7 +63,7 @@ class SlotLeader:
         self._log, self._clock, self._logger, self._metrics = log, clock, logger, metrics
         self._loop = asyncio.get_running_loop()
         self._numbers = count(1)
-        self._waiting: dict[int, Reply] = {}
+        self._waiting: dict[int, Waiting] = {}
         self._reloads: set[asyncio.Task[None]] = set()
         self._under_way = 0
         self._quiet = asyncio.Event()
@@ -106,6 +114,23 @@ class SlotLeader:
         else:
             self._perform(step)
         return reply
+
+    def submit_again(
+        self, repeat: OffsetRepeat, numbers: Sequence[int], leader_epochs: Sequence[int], waiting: Waiting
+    ) -> bool:
+        """Commit the same places again, and tell `waiting`. False: it has to be asked for by `submit`, who knows better."""
+        if self._over or not self._loaded or not self.lease.alive():
+            return False
+        ticket = next(self._numbers)
+        step = self._coordinator.commit_again(repeat, numbers, leader_epochs, ticket)
+        if step is None:
+            return False
+        self._waiting[ticket] = waiting
+        if step.gathered:
+            self._gathering.requests += 1
+        else:
+            self._perform(step)
+        return True
 
     def look(self, see: Callable[[Coordinator, View], T]) -> T:
         """What `see` finds, now; it changes nothing."""
@@ -253,7 +278,7 @@ class SlotLeader:
             if reply is not None:
                 self._give(reply, answer.response)
 
-    def _give(self, reply: Reply, response: Any) -> None:
+    def _give(self, reply: Waiting, response: Any) -> None:
         try:
             reply.set_result(response)
         except Exception as error:  # the trouble of one connection is not that of the next

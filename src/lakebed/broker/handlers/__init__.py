@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lakebed.broker.connection import Answer
+from lakebed.broker.answers import Answer
 from lakebed.broker.context import Call, Context
 from lakebed.broker.handlers import (
     alter_configs,

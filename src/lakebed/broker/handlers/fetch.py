@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from lakebed.broker.connection import Answer
+from lakebed.broker.answers import Answer
 from lakebed.broker.context import Call, Context
 from lakebed.errors import Corrupt, LakebedError
 from lakebed.protocol import Api, ErrorCode, code_for

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lakebed.broker.connection import Answer, Deferred
+from lakebed.broker.answers import Answer, Deferred
 from lakebed.broker.context import Call, Context
 from lakebed.broker.coordination import Reply
 from lakebed.errors import LakebedError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakebed.broker.connection import Answer
+from lakebed.broker.answers import Answer
 from lakebed.broker.context import Call, Context
 from lakebed.broker.coordination import group_code
 from lakebed.broker.handlers.group_answers import answer_of_leader

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from lakebed.broker.connection import Answer, Deferred
+from lakebed.broker.answers import Answer, Deferred
 from lakebed.broker.context import Call, Context
 from lakebed.broker.deadlines import in_time
 from lakebed.broker.recompression import recompressed, wanted_codec

@@ -1,0 +1,88 @@
+"""An OffsetCommit that comes again with other numbers, as most of them do: judged by identity, stored without a look at names.
+
+Invariant: it is taken only where `offsets.commit` would take it whole: by the same group, from the same member as it was, in the
+same generation or epoch. Whatever else is the case is for `offsets.commit` to judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from lakebed.groups.classic_group import ClassicGroup, Member
+from lakebed.groups.consumer_group import ConsumerGroup, ConsumerMember
+from lakebed.groups.effects import Arm, Timer, TimerKind, Turn
+from lakebed.groups.keys import offset_keys
+from lakebed.groups.offsets import EPOCH_AWARE_COMMIT_VERSION, Group, OffsetCommit
+from lakebed.groups.records import ClassicRecord, OffsetRecord, Phase, encode
+from lakebed.groups.settings import GroupSettings
+
+_RENEWING = frozenset({Phase.STABLE, Phase.PREPARING})
+
+
+class OffsetRepeat(msgspec.Struct, frozen=True):
+    """A commit without its numbers. `record` is the classic member's, `renewal` what keeps its session alive."""
+
+    group: Group
+    member_id: str
+    instance_id: str | None
+    epoch: int
+    keys: tuple[str, ...]
+    metadata: tuple[str, ...]
+    record: ClassicRecord | None = None
+    renewal: Arm | None = None
+
+
+def repeat_of(group: Group | None, settings: GroupSettings, request: OffsetCommit, version: int) -> OffsetRepeat | None:
+    """The commit as it may come again; None when it would not be taken whole now, or comes from no member."""
+    member = None if group is None else group.members.get(request.member_id)
+    metadata = tuple(each.metadata or "" for each in request.offsets)
+    too_large = any(len(each.encode()) > settings.offset_metadata_bytes_max for each in metadata)
+    if group is None or member is None or too_large or request.retention_ms >= 0:
+        return None
+    if isinstance(group, ConsumerGroup) and version < EPOCH_AWARE_COMMIT_VERSION:
+        return None
+    keys = offset_keys(request.group_id)
+    record = member.record if isinstance(member, Member) else None
+    timer = Timer(request.group_id, TimerKind.SESSION, request.member_id)
+    repeat = OffsetRepeat(
+        group,
+        request.member_id,
+        request.instance_id,
+        request.generation_or_epoch,
+        tuple(keys(each.topic_id, each.partition) for each in request.offsets),
+        metadata,
+        record,
+        None if record is None else Arm(timer, record.session_timeout_ms),
+    )
+    return repeat if holds(repeat, group) else None
+
+
+def holds(repeat: OffsetRepeat, group: Group | None) -> bool:
+    """Whether `group`, as it is now, would take the commit."""
+    if group is not repeat.group:
+        return False
+    member = group.members.get(repeat.member_id)
+    if isinstance(group, ClassicGroup):
+        instance_id = repeat.instance_id
+        return (
+            isinstance(member, Member)
+            and member.record is repeat.record
+            and group.generation == repeat.epoch
+            and group.phase in _RENEWING
+            and (instance_id is None or group.statics.get(instance_id) == repeat.member_id)
+        )
+    return isinstance(member, ConsumerMember) and member.epoch == repeat.epoch
+
+
+def commit_again(
+    repeat: OffsetRepeat, turn: Turn, offsets: Sequence[int], leader_epochs: Sequence[int], ticket: int
+) -> None:
+    """Store the numbers. The answer is None: all of them are taken."""
+    now_ms, changes = turn.now_ms, turn.changes
+    for key, offset, epoch, metadata in zip(repeat.keys, offsets, leader_epochs, repeat.metadata, strict=True):
+        changes[key] = encode(OffsetRecord(offset, now_ms, epoch, metadata))
+    if repeat.renewal is not None:
+        turn.effects.append(repeat.renewal)
+    turn.answer(ticket, None)
