@@ -40,7 +40,7 @@ class Repeat(Protocol):
     header: RequestHeader
     """As it was the first time."""
     size_bytes: int
-    """Of the frame, its size not included."""
+    """Of the frame with its size."""
 
     def take(self, source: memoryview, at: int, connection: Connection, began_s: float) -> bool:
         """Start the request at `at`, for `Connection.answer_repeat` to come later. False: it is another, or must be read."""
@@ -131,7 +131,13 @@ class Connection(asyncio.BufferedProtocol):
         return self._inbox.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._inbox.received(nbytes):
+        inbox = self._inbox
+        if not inbox.received(nbytes):
+            return
+        repeat = self.repeat
+        if repeat is not None and inbox.left == repeat.size_bytes and self._has_room() and self._is_repeated(repeat):
+            inbox.settle()
+        else:
             self._receive()
 
     def eof_received(self) -> bool:
@@ -255,14 +261,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def _is_repeated(self, repeat: Repeat) -> bool:
         """Whether what is here next is what came before, and has been started."""
-        inbox, whole_bytes = self._inbox, SIZE_BYTES + repeat.size_bytes
-        if inbox.left < whole_bytes or self._started or self._queue:
+        inbox, size_bytes = self._inbox, repeat.size_bytes
+        if inbox.left < size_bytes or self._started or self._queue or self._draining:
             return False
         now_s = self._clock.monotonic_s()
         if not repeat.take(inbox.source, inbox.at, self, now_s):
             return False
-        inbox.skip(whole_bytes)
-        self._watch.received(repeat.header, repeat.size_bytes)
+        inbox.skip(size_bytes)
+        self._watch.received(repeat.header, size_bytes - SIZE_BYTES)
         self._repeated += 1
         self._frames += 1
         self._active_s = now_s

@@ -77,7 +77,7 @@ class CommitRepeat:
         topics: Callable[[], Mapping[str, Topic]],
     ) -> None:
         self.header = header
-        self.size_bytes = stays.layout.size - SIZE_BYTES
+        self.size_bytes = stays.layout.size
         self._unpack, self._first, self._second, self._rest = stays.layout.unpack_from, *stays.values
         self._commit, self._leader, self._again = commit, leader, again
         self._topics, self._by_name = topics, topics()
@@ -106,22 +106,21 @@ class CommitRepeat:
         return frame[:SIZE_BYTES], frame[SIZE_BYTES + 4 :]
 
 
-class _Waiting:
+class _Waiting(msgspec.Struct, gc=False):
     """Who waits for the answer to a repeat."""
 
-    __slots__ = ("_began_s", "_connection", "_correlation_id", "_repeat")
+    repeat: CommitRepeat
+    connection: Connection
+    correlation_id: bytes
+    began_s: float
 
-    def __init__(self, repeat: CommitRepeat, connection: Connection, correlation_id: bytes, began_s: float) -> None:
-        self._repeat, self._connection = repeat, connection
-        self._correlation_id, self._began_s = correlation_id, began_s
-
-    def set_result(self, value: object, /) -> None:
-        repeat = self._repeat
-        self._connection.answer_repeat(repeat.taken(self._correlation_id), repeat.header, self._began_s)
+    def set_result(self, _: object, /) -> None:
+        repeat = self.repeat
+        self.connection.answer_repeat(repeat.taken(self.correlation_id), repeat.header, self.began_s)
 
     def set_exception(self, error: LakebedError, /) -> None:
-        repeat = self._repeat
-        self._connection.answer_repeat(repeat.refused(self._correlation_id, error), repeat.header, self._began_s)
+        repeat = self.repeat
+        self.connection.answer_repeat(repeat.refused(self.correlation_id, error), repeat.header, self.began_s)
 
 
 class _Stays(msgspec.Struct, frozen=True):

@@ -42,6 +42,10 @@ class Timers:
         for name in [name for name in self._due if name[0] == group_id]:
             del self._due[name]
 
+    def due_within(self, until: float) -> bool:
+        """Whether a timer might fire before `until`, by a look that costs nothing."""
+        return bool(self._heap) and self._heap[0][0] < until
+
     def next_due(self) -> float | None:
         """No timer fires before; None when none is armed. It may be early, never late."""
         while self._heap and not self._advance():

@@ -292,6 +292,8 @@ class SlotLeader:
                 self._loop.call_soon(reply.set_exception, error)
 
     def _set_alarm(self) -> None:
+        if self._alarm is not None and not self._timers.due_within(self._alarm_s):
+            return
         due_s = self._timers.next_due()
         if due_s is None or self._over:
             return
