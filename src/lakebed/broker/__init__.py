@@ -28,11 +28,12 @@ from lakebed.broker.client import (
     topic_configs,
     widen_topic,
 )
-from lakebed.broker.connection import Connection, Limits
+from lakebed.broker.connection import Connection
 from lakebed.broker.context import Call, Context, Policy
 from lakebed.broker.coordination import GroupTopics, Slots
 from lakebed.broker.dispatch import Dispatcher
 from lakebed.broker.inbox import Intake
+from lakebed.broker.limits import Limits
 from lakebed.broker.listener import Listener, reserved_port
 from lakebed.broker.lookup import TopicLookup
 from lakebed.broker.membership import Membership

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeAlias
 
-from lakebed.protocol import Message
+from lakebed.protocol import Api, Message
 
 Answer: TypeAlias = "Message | Deferred | Coroutine[Any, Any, Answer] | None"
 """At once, or later while the next request may start, or by work behind which it may not. None: no answer."""
+
+PARKED = frozenset({Api.FETCH, Api.JOIN_GROUP, Api.SYNC_GROUP})
+"""What may wait for long, and for others; not worth waiting for when one side leaves."""
+OVERLAPPING = {api.value: api.to_bytes(2, "big") for api in (Api.PRODUCE, Api.OFFSET_COMMIT)}
+"""What happens in the order it was started, though it is answered later; by the bytes that a frame of it begins with."""
 
 
 class Promise(Protocol):

@@ -13,17 +13,16 @@ import asyncio
 from collections import deque
 from typing import Any, Protocol, cast
 
-from lakebed.broker.answers import Answer, Deferred, Promise
+import msgspec
+
+from lakebed.broker.answers import OVERLAPPING, PARKED, Answer, Deferred, Promise
 from lakebed.broker.inbox import Frame, Inbox, Intake
+from lakebed.broker.limits import Limits
 from lakebed.clock import Clock
 from lakebed.errors import Invalid, LakebedError
 from lakebed.observe import Logger
-from lakebed.protocol import SIZE_BYTES, Api, Buffer, Message, RequestHeader, response_frame
+from lakebed.protocol import SIZE_BYTES, Buffer, Message, RequestHeader, response_frame
 
-_PARKED = frozenset({Api.FETCH, Api.JOIN_GROUP, Api.SYNC_GROUP})
-"""What may wait for long, and for others; not worth waiting for when one side leaves."""
-_OVERLAPPING = {api.value: api.to_bytes(2, "big") for api in (Api.PRODUCE, Api.OFFSET_COMMIT)}
-"""What happens in the order it was started, though it is answered later; by the bytes that a frame of it begins with."""
 _SLOW_BYTES_PER_S = 50_000
 _WRITE_HIGH_BYTES = 256 * 1024
 
@@ -56,36 +55,13 @@ class Watch(Protocol):
     def answered(self, header: RequestHeader, size_bytes: int, began_s: float) -> None: ...
 
 
-class Limits:
-    """What one connection may hold and how long it may take."""
-
-    __slots__ = ("idle_timeout_s", "in_flight_bytes_max", "in_flight_max", "receive_timeout_s", "send_timeout_s")
-
-    def __init__(
-        self,
-        in_flight_max: int = 128,
-        in_flight_bytes_max: int = 64_000_000,
-        idle_timeout_s: float = 600.0,
-        receive_timeout_s: float = 30.0,
-        send_timeout_s: float = 60.0,
-    ) -> None:
-        self.in_flight_max = in_flight_max
-        self.in_flight_bytes_max = in_flight_bytes_max
-        self.idle_timeout_s = idle_timeout_s
-        self.receive_timeout_s = receive_timeout_s
-        self.send_timeout_s = send_timeout_s
-
-
-class _Request:
-    __slots__ = ("answer", "awaits", "began_s", "frame", "header", "ready")
-
-    def __init__(self, frame: Frame, header: RequestHeader, began_s: float) -> None:
-        self.frame = frame
-        self.header = header
-        self.began_s = began_s
-        self.ready = False
-        self.answer: Message | None = None
-        self.awaits: Promise | None = None
+class _Request(msgspec.Struct, eq=False):
+    frame: Frame
+    header: RequestHeader
+    began_s: float
+    ready: bool = False
+    answer: Message | None = None
+    awaits: Promise | None = None
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -103,10 +79,9 @@ class Connection(asyncio.BufferedProtocol):
         self._started: deque[_Request] = deque()
         self._repeated = 0
         self._work: asyncio.Task[Any] | None = None
-        self.repeat: Repeat | None = None
-        """Whatever serves this connection may set it. While repeats are on their way nothing else starts."""
         self.said: object = None
-        """For the same to remember something by."""
+        self.repeat: Repeat | None = None
+        """Both are for whatever serves this connection. While repeats are on their way nothing else starts."""
         self._outgoing: list[Buffer] = []
         self._flush_due = False
         self._held_bytes = self._unread_bytes = 0
@@ -134,8 +109,7 @@ class Connection(asyncio.BufferedProtocol):
         inbox = self._inbox
         if not inbox.received(nbytes):
             return
-        repeat = self.repeat
-        if repeat is not None and inbox.left == repeat.size_bytes and self._has_room() and self._is_repeated(repeat):
+        if self.repeat is not None and self._has_room() and self._is_repeated(self.repeat) and not inbox.left:
             inbox.settle()
         else:
             self._receive()
@@ -206,7 +180,7 @@ class Connection(asyncio.BufferedProtocol):
     def answer_repeat(self, frame: bytes, header: RequestHeader, began_s: float) -> None:
         """The answer to what `repeat` has taken; they come in the order in which it took them."""
         self._repeated -= 1
-        if not self._gone:
+        if not self._gone and not self._transport.is_closing():
             self._transport.write(frame)
         self._watch.answered(header, len(frame), began_s)
         if not self._repeated:
@@ -220,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _is_polling(self) -> bool:
         """Whether all it waits for is something that is parked."""
-        return bool(self._started) and self._started[0].header.api_key in _PARKED
+        return bool(self._started) and self._started[0].header.api_key in PARKED
 
     def _stop_waiting(self) -> None:
         """Nobody is there for what is at work. What has been produced is committed all the same."""
@@ -240,8 +214,7 @@ class Connection(asyncio.BufferedProtocol):
             while room := self._has_room():
                 if self.repeat is not None and self._is_repeated(self.repeat):
                     continue
-                frame = inbox.take()
-                if frame is None:
+                if (frame := inbox.take()) is None:
                     break
                 self._held_bytes += frame.size_bytes
                 self._queue.append(frame)
@@ -298,7 +271,7 @@ class Connection(asyncio.BufferedProtocol):
         while queue and self._work is None and self._client_reads and not self._gone:
             frame = queue[0]
             if self._repeated or (
-                self._started and frame.view[:2] != _OVERLAPPING.get(self._started[0].header.api_key, b"")
+                self._started and frame.view[:2] != OVERLAPPING.get(self._started[0].header.api_key, b"")
             ):
                 return
             queue.popleft()

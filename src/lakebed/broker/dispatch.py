@@ -21,7 +21,7 @@ from lakebed.protocol import Api, RequestHeader, decode_request, find_row, offse
 
 Handle: TypeAlias = "Callable[[Any, Call, Context], Answer]"
 Intercept: TypeAlias = "Callable[[RequestHeader, Any], Answer]"
-"""A test may answer any request itself; None lets the handler do it."""
+"""A test may answer any request itself that is read, which repeats are not; None lets the handler do it."""
 
 
 class Dispatcher:

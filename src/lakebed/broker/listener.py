@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import cast
 
-from lakebed.broker.connection import Connection, Limits, Serve
+from lakebed.broker.connection import Connection, Serve
 from lakebed.broker.inbox import Intake
+from lakebed.broker.limits import Limits
 from lakebed.broker.metrics import ConnectionMetrics
 from lakebed.clock import Clock
 from lakebed.config import Address

@@ -17,6 +17,8 @@ from lakebed.groups.callers import Caller
 from lakebed.groups.classic_group import ClassicGroup
 from lakebed.groups.consumer_group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerGroup
 from lakebed.groups.effects import Answer, Effect, Fence, Step, Timer, Turn
+from lakebed.groups.growing import Growing
+from lakebed.groups.idle import delete_refusal, is_idle
 from lakebed.groups.keys import group_ids, has_offsets, offset_entries, slot_of
 from lakebed.groups.ledger import Ledger
 from lakebed.groups.loading import load_group
@@ -39,7 +41,6 @@ from lakebed.protocol import (
 )
 
 _KEYS_MAX = 10_000
-_GROWN_MAX = 100
 _LEAVE_BATCH_VERSION = 3
 
 
@@ -66,7 +67,7 @@ class Coordinator:
         self._groups: dict[str, Group] = {}
         self._loading: set[str] = set()
         self._ledger = Ledger()
-        self._growing: dict[str, tuple[Turn, Step]] = {}
+        self._growing = Growing(self._ledger)
         self._turns = 0
 
     def take_over(self) -> Iterator[Step]:
@@ -207,7 +208,7 @@ class Coordinator:
         """One group of DeleteGroups; the answer is an error code."""
         turn = self._turn(group_id)
         group, view = self._group(group_id, turn), self._view()
-        code = _delete_refusal(group, has_offsets(view, group_id))
+        code = delete_refusal(group, has_offsets(view, group_id))
         if not group_id:
             code = ErrorCode.INVALID_GROUP_ID
         if not code:
@@ -227,7 +228,7 @@ class Coordinator:
         found, view = expired(self._view()), self._view()
         if found:
             turn.sweep = expired
-        if group is not None and len(found) == sum(1 for _ in offset_entries(view, group_id)) and _is_idle(group):
+        if group is not None and len(found) == sum(1 for _ in offset_entries(view, group_id)) and is_idle(group):
             self._bury(group, turn)
         return self._step(turn)
 
@@ -251,9 +252,9 @@ class Coordinator:
     def settle(self, step: Step) -> Sequence[Effect]:
         """A step is committed, or had no changes: the effects to run now, which may be those of others too."""
         released = self._ledger.settle(step)
-        self._forget_growing(step)
+        self._growing.end(step)
         group = self._groups.get(step.group_id)
-        if group is not None and not self._ledger.is_open(step.group_id) and _is_idle(group):
+        if group is not None and not self._ledger.is_open(step.group_id) and is_idle(group):
             del self._groups[step.group_id]
         return released
 
@@ -264,7 +265,7 @@ class Coordinator:
         submitted before, and then performs `reload`. Later steps of the group may fail too: each is told here.
         """
         self._loading.add(step.group_id)
-        self._growing.pop(step.group_id, None)
+        self._growing.drop(step.group_id)
         group = self._groups.pop(step.group_id, None)
         parked = group.tickets() if isinstance(group, ClassicGroup) else []
         return [*self._ledger.drop(step.group_id), *parked]
@@ -325,26 +326,19 @@ class Coordinator:
 
     def _grown(self, group_id: str) -> tuple[Turn, Step | None]:
         """The step that offsets are gathered in, as long as it may grow, or a new turn."""
-        growing = self._growing.get(group_id)
-        if growing is not None:
-            turn, step = growing
-            if step.gathered and len(turn.changes) < _GROWN_MAX and self._ledger.is_last(step):
-                turn.now_ms = self._clock.now_ms()
-                return growing
-        return self._turn(group_id), None
+        found = self._growing.find(group_id)
+        if found is None:
+            return self._turn(group_id), None
+        found[0].now_ms = self._clock.now_ms()
+        return found
 
     def _growing_step(self, turn: Turn, step: Step | None) -> Step:
         if step is not None:
             step.requests += 1
             return step
         step = self._step(turn)
-        self._growing[turn.group_id] = turn, step
+        self._growing.begin(turn, step)
         return step
-
-    def _forget_growing(self, step: Step) -> None:
-        growing = self._growing.get(step.group_id)
-        if growing is not None and growing[1] is step:
-            del self._growing[step.group_id]
 
     def _group(self, group_id: str, turn: Turn | None = None) -> Group | None:
         """From memory, or else as committed. One with members comes into memory with its timers, an idle one need not."""
@@ -392,22 +386,6 @@ class Coordinator:
         tomb = ClassicGroup(turn.group_id)
         tomb.phase = Phase.DEAD
         self._groups[turn.group_id] = tomb
-
-
-def _delete_refusal(group: Group | None, has_offsets: bool) -> ErrorCode:
-    if group is None:
-        return ErrorCode.NONE if has_offsets else ErrorCode.GROUP_ID_NOT_FOUND
-    if isinstance(group, ClassicGroup) and group.phase is Phase.DEAD:
-        return ErrorCode.GROUP_ID_NOT_FOUND
-    empty = group.phase is Phase.EMPTY if isinstance(group, ClassicGroup) else not group.members
-    return ErrorCode.NONE if empty else ErrorCode.NON_EMPTY_GROUP
-
-
-def _is_idle(group: Group) -> bool:
-    """Nobody is in it or expected, so that memory knows nothing that the log does not."""
-    if isinstance(group, ClassicGroup):
-        return group.phase in (Phase.EMPTY, Phase.DEAD) and not group.pending
-    return not group.members
 
 
 def _for_one(effect: Effect) -> Effect:
