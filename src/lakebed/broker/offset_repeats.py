@@ -42,18 +42,26 @@ class OffsetRepeats:
     def heard(
         self, frame: memoryview, header: RequestHeader, request: wire.OffsetCommitRequest, call: Call, on: Connection
     ) -> None:
-        """A commit had to be read: one that is the same as the last one need not be read the next time."""
-        said, on.said = on.said, _without_numbers(request)
+        """A commit had to be read: one that is the same as the last one need not be read the next time, if that can be.
+
+        When it cannot, it is tried again after twice as many.
+        """
         on.repeat = None
-        if said == on.said and header.api_version >= _NUMBERED_FROM:
+        said, what = on.said, _without_numbers(request)
+        if not isinstance(said, _Said) or said.what != what:
+            on.said = _Said(what)
+            return
+        said.times += 1
+        if said.times & (said.times - 1) == 0 and header.api_version >= _NUMBERED_FROM:
             on.repeat = self._repeat(frame, header, request, call)
+            said.times = said.times if on.repeat is None else 1
 
     def _repeat(
         self, frame: memoryview, header: RequestHeader, request: wire.OffsetCommitRequest, call: Call
     ) -> CommitRepeat | None:
         commit = Commit(request, call, self._context)
-        stays = _Stays.of(frame, header, request)
-        if stays is None or not commit.is_whole:
+        stays = _Stays.of(frame, header, request) if commit.is_whole else None
+        if stays is None:
             return None
         try:
             leader = self._context.groups.leader(request.group_id)
@@ -121,6 +129,13 @@ class _Waiting(msgspec.Struct, gc=False):
     def set_exception(self, error: LakebedError, /) -> None:
         repeat = self.repeat
         self.connection.answer_repeat(repeat.refused(self.correlation_id, error), repeat.header, self.began_s)
+
+
+class _Said(msgspec.Struct):
+    """What a connection commits, and how often it has been read in a row."""
+
+    what: object
+    times: int = 1
 
 
 class _Stays(msgspec.Struct, frozen=True):

@@ -23,6 +23,7 @@ from lakebed.protocol import (
     offset_commit,
 )
 from tests.unit.broker.conftest import Running, StartBroker
+from tests.unit.broker.requests import make_topic
 from tests.unit.broker.test_group_slots import fetched, found, joined, quick
 from tests.unit.broker.wire import Wire, frame_of, wired
 
@@ -97,6 +98,16 @@ async def test_commits_that_repeat_are_read_twice_and_the_last_one_counts(broker
             assert await commit(wire, me, number, 2 * number) == {ErrorCode.NONE}
         assert read.count == 2
         assert await fetched(wire, GROUP) == {(TOPIC, 0): COUNT - 1, (TOPIC, 1): 2 * (COUNT - 1)}
+
+
+async def test_commits_are_read_once_more_after_a_topic_was_made(broker: Running) -> None:
+    async with member(broker) as (wire, me):
+        await repeat(wire, me)
+        read = Read(broker)
+        await make_topic(wire, "another")
+        for number in range(10):
+            assert await commit(wire, me, number) == {ErrorCode.NONE}
+        assert read.count == 1
 
 
 async def test_repeats_without_waiting_are_answered_in_order(broker: Running) -> None:
