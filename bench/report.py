@@ -26,6 +26,12 @@ class Figure:
         return self.value >= self.bar if self.at_least else self.value <= self.bar
 
 
+def with_worst(name: str, parts: list[Figure], bar: float) -> list[Figure]:
+    """The greatest of several figures, judged, and then each of them, told."""
+    worst = max(parts, key=lambda part: part.value)
+    return [Figure(name, worst.value, f"the slower: {worst.name}", bar, at_least=False), *parts]
+
+
 def print_figures(part: str, figures: list[Figure]) -> None:
     print(
         f"\n{part} on {platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
