@@ -38,7 +38,7 @@ class Wire:
     """The optional packages, loaded when a client is made: gRPC, Oxia's messages and its hash."""
 
     def __init__(self) -> None:
-        # A broker starts its settler while calls are under way. gRPC's care for forks then stops them, or the new process.
+        # A broker starts its settler while calls are under way; gRPC's care for forks then crashed the new process.
         os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
         try:
             import grpc.aio  # type: ignore[import-untyped]
