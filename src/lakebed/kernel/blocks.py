@@ -156,6 +156,13 @@ class Block:
         """Of the entries [start, end)."""
         return {FILE_TYPES[code] for code in set(self._types[start:end])}
 
+    def segments_of(self, file_type: str, start: int, end: int) -> list[str]:
+        """The segments of those of the entries [start, end) that are of one type, one for each entry."""
+        code, types = _TYPE_CODES[file_type], self._types
+        if types.find(code, start, end) < 0:
+            return []
+        return [name for name, each in zip(self.segments[start:end], types[start:end], strict=True) if each == code]
+
     def batch_bytes(self, start: int, end: int) -> int:
         """How long the packed batches of the entries [start, end) are together."""
         marks = self._marks

@@ -34,9 +34,7 @@ class Released:
 
     def take(self, block: Block, start: int, end: int) -> None:
         self.segments.update(block.segments[start:end])
-        if SETTLED in block.file_types(start, end):
-            taken = map(block.entry, range(start, end))
-            self.settled.update(entry.segment for entry in taken if entry.file_type == SETTLED)
+        self.settled.update(block.segments_of(SETTLED, start, end))
         self.count += end - start
         self.batch_bytes += block.batch_bytes(start, end)
 

@@ -115,10 +115,11 @@ class Removal:
             return 0
         start = end = stream.start
         for block, low, high in stream.slices(start, until):
-            high = min(bisect_right(block.ends, until, low, high), low + max(0, self._left))
-            if high > low:
-                end = block.ends[high - 1]
-                self._left -= high - low
+            high = min(bisect_right(block.ends, until, low, high), low + self._left)
+            if high <= low:
+                break
+            end = block.ends[high - 1]
+            self._left -= high - low
         if end > start:
             self._operations.append(self.remove(number, start, end))
             self._forget_mark(number, end)
@@ -128,9 +129,7 @@ class Removal:
         """The operation that removes what lies in a range; the settled files in it are to be marked."""
         stream = self._view.stream(number)
         for block, low, high in stream.slices(start, end) if stream else ():
-            if PARQUET in block.file_types(low, high):
-                entries = map(block.entry, range(low, high))
-                self._settled.update(entry.segment for entry in entries if entry.file_type == PARQUET)
+            self._settled.update(block.segments_of(PARQUET, low, high))
         return Remove(stream=number, offset_start=start, offset_end=end, released_ms=self._now_ms)
 
     def operations(self) -> list[Operation]:
