@@ -37,10 +37,13 @@ async def opened() -> AsyncIterator[list[LogStore]]:
         await store.close()
 
 
+@pytest.mark.parametrize("quick_s", [1.0, 0.0], ids=["by_the_loop", "by_a_thread"])
 @every_check
-async def test_file_log_store_keeps_the_contract(check: Check, opened: list[LogStore], tmp_path: Path) -> None:
+async def test_file_log_store_keeps_the_contract(
+    check: Check, opened: list[LogStore], tmp_path: Path, quick_s: float
+) -> None:
     async def make(name: str) -> LogStore:
-        return _remember(opened, FileLogStore(tmp_path, name, LocalStore(tmp_path)))
+        return _remember(opened, FileLogStore(tmp_path, name, LocalStore(tmp_path), quick_s=quick_s))
 
     await check(make)
 

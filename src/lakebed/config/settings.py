@@ -42,6 +42,12 @@ class KernelSettings(Struct, frozen=True, kw_only=True):
     retry_limit: Annotated[
         int, Meta(ge=0, le=100_000, description="How often a transaction is decided anew when others were faster")
     ] = 100
+    quick_commit_s: Annotated[
+        Seconds,
+        Meta(
+            ge=0, le=1, description="While commits to a disk take less, no thread is asked to wait for them; 0: always"
+        ),
+    ] = field(name="quick_commit", default=Seconds(0.002))
     poll_interval_s: Annotated[
         Seconds, Meta(ge=0.01, le=60, description="How often a bucket is asked for commits of other processes")
     ] = field(name="poll_interval", default=Seconds(0.25))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from lakebed.clock import Clock, SystemClock, within
+from lakebed.config import KernelSettings
 from lakebed.errors import Ambiguous, Exists, Unavailable
 from lakebed.kernel.documents import Documents, commit_name, is_commit_name
 from lakebed.kernel.inotify import drain, watch_folder
+from lakebed.kernel.pace import Pace
 from lakebed.kernel.store import Version
 from lakebed.kernel.turnstile import Turnstile
 from lakebed.kernel.worker import Worker
@@ -25,10 +27,20 @@ _SLOW_POLL_S = 1.0
 
 
 class FileLogStore(Documents):
-    """Commits by `Files` (anonymous file, sync, link, sync the folder); documents by the object store of the same root."""
+    """Commits by `Files` (anonymous file, sync, link, sync the folder); documents by the object store of the same root.
+
+    While commits take less than `quick_s`, the event loop waits for them itself; otherwise a thread does.
+    """
 
     def __init__(
-        self, root: Path, prefix: str, objects: ObjectStore, files: Files | None = None, clock: Clock | None = None
+        self,
+        root: Path,
+        prefix: str,
+        objects: ObjectStore,
+        files: Files | None = None,
+        clock: Clock | None = None,
+        *,
+        quick_s: float = KernelSettings().quick_commit_s,
     ) -> None:
         super().__init__(objects, prefix)
         self.name = str(root / self.prefix)
@@ -38,29 +50,37 @@ class FileLogStore(Documents):
         self._writer = Worker("log writer", lambda: self._files.prepare(self._folder))
         self._reader = Worker("log reader")
         self._watched: int | None = None
-        self._turnstile = Turnstile(self._folder, clock or SystemClock())
+        self._clock = clock or SystemClock()
+        self._turnstile = Turnstile(self._folder, self._clock)
+        self._pace = Pace(quick_s)
         self._news = asyncio.Event()
         self._made = False
 
     async def create(self, version: Version, body: bytes) -> None:
         await self._turnstile.passed()
-        await self._done(self._writer, self._create, version, body)
+        if not self._pace.is_quick:
+            await self._done(self._writer.call(self._create, version, body))
+            return
+        try:
+            self._create(version, body)
+        except OSError as error:
+            raise self._unavailable(error) from error
 
     async def read(self, version: Version) -> bytes | None:
         found = await self.read_many(version, 1)
         return found[0] if found else None
 
     async def read_many(self, first: Version, count: int) -> list[bytes]:
-        return await self._done(self._reader, self._read_many, first, count)
+        return await self._done(self._reader.call(self._read_many, first, count))
 
     async def versions(self, after: Version) -> list[Version]:
-        return await self._done(self._reader, self._versions, after)
+        return await self._done(self._reader.call(self._versions, after))
 
     async def delete_commits(self, below: Version) -> int:
-        return await self._done(self._reader, self._delete_commits, below)
+        return await self._done(self._reader.call(self._delete_commits, below))
 
     async def documents(self) -> list[str]:
-        return await self._done(self._reader, self._documents)
+        return await self._done(self._reader.call(self._documents))
 
     async def wait(self, version: Version, timeout_s: float) -> None:
         self._start_watching()
@@ -86,16 +106,20 @@ class FileLogStore(Documents):
         if self._own_files:
             self._files.close()
 
-    async def _done(self, worker: Worker, work: Callable[..., T], *args: Any) -> T:
+    async def _done(self, called: Awaitable[T]) -> T:
         try:
-            return await worker.call(work, *args)
+            return await called
         except OSError as error:
-            raise Unavailable(f"{self.name}: {error}", "Check that the disk is there, writable and not full") from error
+            raise self._unavailable(error) from error
+
+    def _unavailable(self, error: OSError) -> Unavailable:
+        return Unavailable(f"{self.name}: {error}", "Check that the disk is there, writable and not full")
 
     def _create(self, version: Version, body: bytes) -> None:
         if not self._made:
             self._files.make_folder(self._folder)
             self._made = True
+        began_s = self._clock.monotonic_s()
         try:
             self._files.create_synced(self._folder, commit_name(version), body)
         except FileExistsError as taken:
@@ -104,6 +128,8 @@ class FileLogStore(Documents):
             raise Ambiguous(
                 f"{self.name}: version {version} may not be durable: {error}", "Look before retrying"
             ) from error
+        finally:
+            self._pace.took(self._clock.monotonic_s() - began_s)
 
     def _read_many(self, first: Version, count: int) -> list[bytes]:
         bodies: list[bytes] = []
