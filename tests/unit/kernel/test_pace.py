@@ -27,7 +27,7 @@ def test_many_that_are_a_little_slow_do_so_too() -> None:
 
 
 def test_a_disk_that_is_quick_again_is_trusted_again_after_a_while() -> None:
-    assert not paced(0.5, *[0.0005] * 60).is_quick
+    assert not paced(0.5, *[0.0005] * 20).is_quick
     assert paced(0.5, *[0.0005] * 200).is_quick
 
 
