@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakebed.clock import SystemClock
+from lakebed.config import KernelSettings, Seconds
 from lakebed.kernel.file_store import FileLogStore
 from lakebed.kernel.object_store import ObjectLogStore
 from lakebed.kernel.oxia_store import OxiaLogStore
@@ -42,8 +43,10 @@ async def opened() -> AsyncIterator[list[LogStore]]:
 async def test_file_log_store_keeps_the_contract(
     check: Check, opened: list[LogStore], tmp_path: Path, quick_s: float
 ) -> None:
+    settings = KernelSettings(quick_commit_s=Seconds(quick_s))
+
     async def make(name: str) -> LogStore:
-        return _remember(opened, FileLogStore(tmp_path, name, LocalStore(tmp_path), quick_s=quick_s))
+        return _remember(opened, FileLogStore(tmp_path, name, LocalStore(tmp_path), settings=settings))
 
     await check(make)
 

@@ -42,6 +42,12 @@ class KernelSettings(Struct, frozen=True, kw_only=True):
     retry_limit: Annotated[
         int, Meta(ge=0, le=100_000, description="How often a transaction is decided anew when others were faster")
     ] = 100
+    turn_after: Annotated[
+        int, Meta(ge=1, le=1000, description="Who has lost so many races on a disk asks the others to let it go first")
+    ] = 4
+    turn_wait_s: Annotated[
+        Seconds, Meta(ge=0.001, le=60, description="How long the others wait for it; then they go on")
+    ] = field(name="turn_wait", default=Seconds(0.5))
     quick_commit_s: Annotated[
         Seconds,
         Meta(

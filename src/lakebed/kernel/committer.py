@@ -27,7 +27,6 @@ from lakebed.kernel.store import Version
 _OUTCOMES_MAX = 10_000
 _RETRY_FIRST_S, _RETRY_MAX_S = 0.005, 1.0
 _REBASE_FIRST_S, _REBASE_MAX_S = 0.0002, 0.02
-_LOST_TOO_OFTEN = 4
 
 
 class Fate(Enum):
@@ -146,7 +145,7 @@ class Committer:
             if attempt > self._settings.retry_limit:
                 self._give_up(batch)
                 return
-            if attempt == _LOST_TOO_OFTEN:
+            if attempt == self._settings.turn_after:
                 await turn.enter_async_context(self._head.store.turn())
             await self._rebase(attempt)
             fresh = True

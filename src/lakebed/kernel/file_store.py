@@ -29,7 +29,7 @@ _SLOW_POLL_S = 1.0
 class FileLogStore(Documents):
     """Commits by `Files` (anonymous file, sync, link, sync the folder); documents by the object store of the same root.
 
-    While commits take less than `quick_s`, the event loop waits for them itself; otherwise a thread does.
+    While commits are quick, the event loop waits for them itself; otherwise a thread does.
     """
 
     def __init__(
@@ -39,8 +39,7 @@ class FileLogStore(Documents):
         objects: ObjectStore,
         files: Files | None = None,
         clock: Clock | None = None,
-        *,
-        quick_s: float = KernelSettings().quick_commit_s,
+        settings: KernelSettings | None = None,
     ) -> None:
         super().__init__(objects, prefix)
         self.name = str(root / self.prefix)
@@ -51,8 +50,9 @@ class FileLogStore(Documents):
         self._reader = Worker("log reader")
         self._watched: int | None = None
         self._clock = clock or SystemClock()
-        self._turnstile = Turnstile(self._folder, self._clock)
-        self._pace = Pace(quick_s)
+        settings = settings or KernelSettings()
+        self._turnstile = Turnstile(self._folder, self._clock, settings.turn_wait_s)
+        self._pace = Pace(settings.quick_commit_s)
         self._news = asyncio.Event()
         self._made = False
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from lakebed.clock import Clock
 
 _FILE = ".turnstile"
-_LOOK_S, _LOOKS_MAX = 0.001, 500
+_LOOK_S = 0.001
 _PASSED_BLINDLY = 1000
 """So many times nobody looks again once a wait was in vain: the holder sleeps, and must not slow others down."""
 
@@ -24,8 +24,9 @@ _PASSED_BLINDLY = 1000
 class Turnstile:
     """One process's way through the turnstile of a folder."""
 
-    def __init__(self, folder: Path, clock: Clock) -> None:
+    def __init__(self, folder: Path, clock: Clock, wait_s: float) -> None:
         self._clock = clock
+        self._looks_max = max(1, round(wait_s / _LOOK_S))
         self._path = folder / _FILE
         self._file: int | None = None
         self._locked = False
@@ -33,11 +34,11 @@ class Turnstile:
         self._blind = 0
 
     async def passed(self) -> None:
-        """Return when nobody else holds it; after half a second in any case."""
+        """Return when nobody else holds it; after a while in any case."""
         if self._holding or self._blind > 0:
             self._blind = max(0, self._blind - 1)
             return
-        for _ in range(_LOOKS_MAX):
+        for _ in range(self._looks_max):
             if self._try(fcntl.LOCK_SH):
                 self._let_go()
                 return
@@ -47,7 +48,7 @@ class Turnstile:
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
         """Keep others waiting; when another holder does not let go, go on without."""
-        for _ in range(_LOOKS_MAX):
+        for _ in range(self._looks_max):
             self._holding = self._try(fcntl.LOCK_EX)
             if self._holding:
                 break

@@ -90,7 +90,7 @@ def log_store(
     if kind == "oxia":
         return OxiaLogStore(oxia(), objects, prefix)
     if isinstance(objects, LocalStore) and kind != "objects":
-        return FileLogStore(objects.root, prefix, objects, clock=clock, quick_s=settings.kernel.quick_commit_s)
+        return FileLogStore(objects.root, prefix, objects, clock=clock, settings=settings.kernel)
     return ObjectLogStore(objects, prefix, clock, settings.kernel.poll_interval_s)
 
 
