@@ -51,9 +51,9 @@ class KernelSettings(Struct, frozen=True, kw_only=True):
     quick_commit_s: Annotated[
         Seconds,
         Meta(
-            ge=0, le=1, description="While commits to a disk take less, no thread is asked to wait for them; 0: always"
+            ge=0, le=1, description="Commits to a disk that can do one in less are not handed to a thread; 0: all are"
         ),
-    ] = field(name="quick_commit", default=Seconds(0.002))
+    ] = field(name="quick_commit", default=Seconds(0.001))
     poll_interval_s: Annotated[
         Seconds, Meta(ge=0.01, le=60, description="How often a bucket is asked for commits of other processes")
     ] = field(name="poll_interval", default=Seconds(0.25))
