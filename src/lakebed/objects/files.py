@@ -100,9 +100,8 @@ class Files:
 
     def names(self, folder: Path) -> list[str]:
         """The names in the folder, ascending by their bytes, without those that begin with a dot."""
-        return sorted(
-            (name for name in os.listdir(self.folder(folder).fd) if not name.startswith(".")), key=os.fsencode
-        )
+        where = self.folder(folder)
+        return sorted((name for name in os.listdir(where.fd) if not name.startswith(".")), key=os.fsencode)
 
     def unlink(self, path: Path) -> None:
         """Remove the file; no error when it is gone. Until `sync_folder`, a power cut may bring it back."""
@@ -132,7 +131,10 @@ class Files:
             self._disk.sync_folder(parent)
 
     def folder(self, path: Path) -> Folder:
-        """The open folder; `FileNotFoundError` when there is none. One stat tells whether a kept one is still right."""
+        """The open folder; `FileNotFoundError` when there is none. One stat tells whether a kept one is still right.
+
+        Refer to it for as long as its descriptor is used: nobody else may, once another thread has opened it too.
+        """
         with self._folders_lock:
             kept = self._folders.get(path)
             if kept is not None:

@@ -141,7 +141,8 @@ class LocalStore:
             raise Ambiguous(f"{path} is removed but its folder could not be synced ({error.strerror})") from error
 
     def _stat(self, path: Path) -> os.stat_result:
-        status = os.stat(path.name, dir_fd=self._files.folder(path.parent).fd, follow_symlinks=False)
+        folder = self._files.folder(path.parent)
+        status = os.stat(path.name, dir_fd=folder.fd, follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(f"{path} is a folder")
         if not stat.S_ISREG(status.st_mode):

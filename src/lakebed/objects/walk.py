@@ -63,6 +63,7 @@ def _sorted_names(files: Files, path: Path) -> list[str]:
 
 def _look(files: Files, path: Path, key: Key, name: str) -> Step:
     try:
-        return key, os.stat(name, dir_fd=files.folder(path).fd, follow_symlinks=False)
+        folder = files.folder(path)
+        return key, os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
     except FileNotFoundError:
         return None  # removed since the folder was read

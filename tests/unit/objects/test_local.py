@@ -174,6 +174,22 @@ async def test_missing_root_is_empty(tmp_path: Path) -> None:
     await store.close()
 
 
+async def test_folder_that_is_not_kept_open_is_open_while_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when another thread has opened it at the same moment and its own is the one that is kept."""
+    monkeypatch.setattr("lakebed.objects.files._FOLDERS_OPEN_MAX", 0)
+    store = LocalStore(tmp_path)
+    await store.put("a/b", b"1")
+    assert (await store.head("a/b")).size == 1
+    assert [info.key async for info in store.list()] == ["a/b"]
+    assert Files(tmp_path).names(tmp_path / "a") == ["b"]
+    await store.delete("a/b")
+    with pytest.raises(NotFound):
+        await store.head("a/b")
+    await store.close()
+
+
 def test_of_many_processes_one_creates_each_name_and_no_swap_is_lost(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     with context.Pool(PROCESSES) as pool:
