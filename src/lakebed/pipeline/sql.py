@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from lakebed.config import Settings
 from lakebed.errors import Invalid
 from lakebed.pipeline.session import PACKAGES, spark_session
-from lakebed.pipeline.source import SPARK_SCHEMA, register
+from lakebed.pipeline.source import register
 from lakebed.pipeline.sql_names import DELTA, ICEBERG, Statement
 from lakebed.streams import Topic, opened_root
 
@@ -128,10 +128,7 @@ def _create_views(spark: SparkSession, statement: Statement, topics: Mapping[str
             if lists or not statement.spells(name):
                 continue
             raise Invalid(f"topics {' and '.join(sorted(twins))} differ only in case", "Ask for one of them at a time")
-        reader = spark.read.format("lakebed").option("topic", name)
-        columns = statement.columns(SPARK_SCHEMA.names) or ["offset"]
-        reader = reader.option("columns", ",".join(columns)).option("pushdown", statement.scans_once(name))
-        reader.load().createOrReplaceTempView(f"`{name}`")
+        spark.read.format("lakebed").load(name).createOrReplaceTempView(f"`{name}`")
 
 
 def _conf(settings: Settings, catalogs: list[str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ Pure. Invariant: text in quotation marks and comments mentions nothing; a name t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 ICEBERG, DELTA = "iceberg", "delta"
@@ -54,17 +54,6 @@ class Statement:
         """Whether it only asks."""
         return bool(self._lower) and self._lower[0] in _QUERIES
 
-    def scans_once(self, topic: str) -> bool:
-        """Whether the topic is sure to be read in one place only; a common table expression may be used in many."""
-        return self.is_query() and self.mentions(topic) == 1 and not self.mentions("with")
-
-    def columns(self, known: Collection[str]) -> list[str]:
-        """Of the known columns those that can matter; all of them when a star or a natural join may mean any."""
-        stars = sum(1 for at, token in enumerate(self.tokens) if token.sign == "*" and not self._counts(at))
-        if not self.is_query() or stars or self.mentions("natural"):
-            return list(known)
-        return [name for name in known if self.mentions(name)]
-
     def rewritten(self, catalogs: Mapping[str, str], delta: Callable[[str], str | None]) -> str:
         """The text with other catalogs' names for `iceberg.`, and with what `delta` makes of the name behind `delta.`."""
         changes: list[tuple[int, int, str]] = []
@@ -87,11 +76,6 @@ class Statement:
             if token.name.lower() == catalog and not behind_dot and self.tokens[at + 1].sign == ".":
                 found.append(at)
         return [at for at in found if self.tokens[at + 2].name]
-
-    def _counts(self, at: int) -> bool:
-        """Whether the star is that of `count(*)`."""
-        before = self.tokens[max(0, at - 2) : at]
-        return [(each.name.lower(), each.sign) for each in before] == [("count", ""), ("", "(")]
 
 
 def _tokens(text: str) -> Sequence[Token]:

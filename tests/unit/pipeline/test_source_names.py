@@ -6,8 +6,6 @@ import pytest
 
 from lakebed.pipeline.sql_names import Statement
 
-COLUMNS = ("partition", "offset", "timestamp", "key", "value")
-
 
 @pytest.mark.parametrize(
     ("text", "times"),
@@ -24,34 +22,6 @@ def test_names_are_found_outside_of_quotes_and_comments(text: str, times: int) -
 
 def test_names_with_dots_are_found_when_quoted() -> None:
     assert Statement("SELECT * FROM `my.topic-1`").mentions("my.topic-1") == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "columns"),
-    [
-        ("SELECT count(*) FROM orders", []),
-        ("SELECT Offset FROM orders WHERE `key` IS NULL", ["offset", "key"]),
-        ("SELECT o.* FROM orders o", list(COLUMNS)),
-        ("SELECT 2 * offset FROM orders", list(COLUMNS)),
-        ("SELECT offset FROM orders NATURAL JOIN sales", list(COLUMNS)),
-        ("DESCRIBE orders", list(COLUMNS)),
-    ],
-)
-def test_only_columns_that_can_matter_are_read(text: str, columns: list[str]) -> None:
-    assert Statement(text).columns(COLUMNS) == columns
-
-
-@pytest.mark.parametrize(
-    ("text", "once"),
-    [
-        ("SELECT * FROM orders", True),
-        ("SELECT * FROM orders a, orders b", False),
-        ("WITH o AS (SELECT * FROM orders) SELECT * FROM o a JOIN o b", False),
-        ("CREATE TEMPORARY VIEW v AS SELECT * FROM orders", False),
-    ],
-)
-def test_filters_are_pushed_only_into_what_is_scanned_once(text: str, once: bool) -> None:
-    assert Statement(text).scans_once("orders") is once
 
 
 def test_catalogs_are_entered_by_a_dot_and_rewritten_in_place() -> None:

@@ -15,7 +15,7 @@ from lakebed.errors import Invalid
 from lakebed.kernel import CommitLog, Snapshot, Version
 from lakebed.pipeline.source.loop import OwnLoop
 from lakebed.pipeline.source.options import ReadOptions
-from lakebed.pipeline.source.plan import Bound, Task, plan_tasks, resolve
+from lakebed.pipeline.source.plan import Bound, Task, kept, plan_tasks, resolve
 from lakebed.pipeline.source.predicate import Predicate, predicate_of
 from lakebed.pipeline.source.rows import read_task
 from lakebed.streams import OpenRoot, Topic, bounds
@@ -24,15 +24,15 @@ from lakebed.streams import OpenRoot, Topic, bounds
 class BatchReader(DataSourceReader):
     """Plans on the driver, reads in tasks."""
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+    def __init__(self, options: ReadOptions, schema: StructType, agreed: Sequence[Bound] | None = None) -> None:
         self._options = options
         self._schema = schema
+        self._agreed = agreed
         self._predicate = Predicate()
 
     def partitions(self) -> Sequence[InputPartition]:
         with OwnLoop(self._options.place) as loop:
-            root = loop.root()
-            return loop.run(planned(root, self._options, self._predicate))
+            return loop.run(planned(loop.root(), self._options, self._predicate, self._agreed))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, Task):  # Spark asks for None when nothing was planned
@@ -40,10 +40,10 @@ class BatchReader(DataSourceReader):
 
 
 class PruningReader(BatchReader):
-    """The same for a frame that is used in one query, once: it does not read what the query's filters refuse.
+    """The same for a source that is used for one scan: it does not read what the query's filters refuse.
 
     Spark 4.1 keeps what was planned with one query's filters and uses it for every other query on the same frame, and for every
-    other mention of it in the same query. Whoever asks for pushdown promises that there is none.
+    other mention of it in the same query. `OwnScans.java` sees to it that there is none; who asks for pushdown promises it.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
@@ -52,21 +52,42 @@ class PruningReader(BatchReader):
         return iter(filters)
 
 
-def batch_reader(options: ReadOptions, schema: StructType) -> BatchReader:
+def batch_reader(options: ReadOptions, schema: StructType, agreed: Sequence[Bound] | None) -> BatchReader:
     """The reader that the options ask for. Spark looks at the class to learn whether filters may be pushed."""
-    return PruningReader(options, schema) if options.pushdown else BatchReader(options, schema)
+    return (PruningReader if options.pushdown else BatchReader)(options, schema, agreed)
 
 
-async def planned(root: OpenRoot, options: ReadOptions, predicate: Predicate) -> list[Task]:
-    """The tasks that read what the options ask for."""
+def agreed_bounds(options: ReadOptions) -> Sequence[Bound]:
+    """The offsets that the options mean now, for readers that are planned apart and must agree."""
+
+    async def found(root: OpenRoot) -> Sequence[Bound]:
+        topic = await root.topic(options.topic)
+        return await _wanted(root, topic, await root.domains[topic.domain].refresh(), options)
+
+    with OwnLoop(options.place) as loop:
+        return loop.run(found(loop.root()))
+
+
+async def planned(
+    root: OpenRoot, options: ReadOptions, predicate: Predicate, agreed: Sequence[Bound] | None = None
+) -> list[Task]:
+    """The tasks that read what was agreed on, or else what the options ask for."""
     topic = await root.topic(options.topic)
     snapshot = await root.domains[topic.domain].refresh()
+    if agreed is None:
+        wanted = await _wanted(root, topic, snapshot, options)
+    else:
+        wanted = [kept(bound, snapshot, fail=options.fail_on_data_loss) for bound in agreed]
+    return plan_tasks(snapshot, wanted, predicate, options.task_bytes_max, options.tasks_min)
+
+
+async def _wanted(root: OpenRoot, topic: Topic, snapshot: Snapshot, options: ReadOptions) -> list[Bound]:
     wanted = resolve(snapshot, topic.streams, options.starting, options.ending)
     if options.as_of_version is not None or options.as_of_ms is not None:
         old = await _as_of(root.domains[topic.domain], options)
         wanted = [_cut(bound, old) for bound in wanted]
     _check_partitions(options, topic)
-    return plan_tasks(snapshot, wanted, predicate, options.task_bytes_max, options.tasks_min)
+    return wanted
 
 
 async def _as_of(log: CommitLog, options: ReadOptions) -> Snapshot:

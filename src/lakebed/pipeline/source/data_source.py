@@ -5,6 +5,7 @@ Spark makes the source anew in a process of its own whenever it plans, so a sour
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from pyspark.sql import SparkSession
@@ -12,8 +13,10 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from lakebed.errors import Invalid
-from lakebed.pipeline.source.batch import BatchReader, batch_reader
+from lakebed.pipeline.source.batch import BatchReader, agreed_bounds, batch_reader
 from lakebed.pipeline.source.options import Place, read_options, write_options
+from lakebed.pipeline.source.own_scans import plan_scans_apart
+from lakebed.pipeline.source.plan import Bound
 from lakebed.pipeline.source.schema import check_schema, chosen_schema
 from lakebed.pipeline.source.stream import TopicStreamReader
 from lakebed.pipeline.source.writer import BatchWriter, StreamWriter
@@ -28,16 +31,21 @@ class LakebedSource(DataSource):
     """Topics of the root that `place` or the options name."""
 
     place: ClassVar[Place] = Place()
+    _agreed: Sequence[Bound] | None = None
 
     @classmethod
     def name(cls) -> str:
         return NAME
 
     def schema(self) -> StructType:
-        return chosen_schema(read_options(self.options, self.place, stream=False).columns)
+        """The columns. Spark keeps the source as it is after this, and what it is to read at one version is settled here."""
+        options = read_options(self.options, self.place, stream=False)
+        if options.one_version:
+            self._agreed = agreed_bounds(options)
+        return chosen_schema(options.columns)
 
     def reader(self, schema: StructType) -> BatchReader:
-        return batch_reader(read_options(self.options, self.place, stream=False), check_schema(schema))
+        return batch_reader(read_options(self.options, self.place, stream=False), check_schema(schema), self._agreed)
 
     def streamReader(self, schema: StructType) -> TopicStreamReader:
         return TopicStreamReader(read_options(self.options, self.place, stream=True), check_schema(schema))
@@ -56,7 +64,8 @@ def register(spark: SparkSession, *, root: str | None = None, config: str | None
 
     Workers read the configuration themselves: it must be found at the same place where they run.
     """
-    spark.conf.set(_PUSHDOWN, "true")
+    if not plan_scans_apart(spark):
+        spark.conf.set(_PUSHDOWN, "true")  # without it Spark refuses the option `pushdown`
     spark.conf.set(_AVAILABLE_NOW, "true")
     spark.dataSource.register(source_at(Place.here(root, config)))
 

@@ -75,6 +75,7 @@ class ReadOptions:
     fail_on_data_loss: bool
     fail_on_undecodable: bool
     pushdown: bool
+    one_version: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,7 @@ def read_options(options: Mapping[str, str], default: Place, *, stream: bool) ->
         fail_on_data_loss=text.switch("failOnDataLoss", True),
         fail_on_undecodable=text.choice("undecodable", ("skip", "fail"), "skip") == "fail",
         pushdown=text.switch("pushdown", False),
+        one_version=text.switch("oneVersion", False),
     )
 
 

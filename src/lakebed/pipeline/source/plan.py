@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
+from lakebed.errors import NotFound
 from lakebed.kernel import IndexEntry, Snapshot
 from lakebed.pipeline.source.options import EARLIEST, LATEST, Offsets
 from lakebed.pipeline.source.predicate import ALL, Predicate
@@ -66,6 +67,20 @@ def resolve(snapshot: Snapshot, streams: Sequence[int], starting: Offsets, endin
         end = _offset(ending.of(partition), first, last)
         found.append(Bound(partition, stream, max(start, first), max(start, first, min(end, last))))
     return found
+
+
+def kept(bound: Bound, snapshot: Snapshot, *, fail: bool) -> Bound:
+    """What is left of the bound: its first offsets may have been deleted since it was known. `fail` refuses that."""
+    first = bounds(snapshot, bound.stream).log_start
+    if first <= bound.start or bound.start >= bound.end:
+        return bound
+    if fail:
+        raise NotFound(
+            f"offsets {bound.start} to {min(first, bound.end) - 1} of partition {bound.partition} were "
+            "deleted while they were read",
+            "Keep records longer, read again, or read with failOnDataLoss=false",
+        )
+    return bound._replace(start=min(first, bound.end))
 
 
 def plan_tasks(

@@ -18,11 +18,11 @@ from lakebed.kernel import IndexEntry
 from lakebed.pipeline.source.loop import OwnLoop
 from lakebed.pipeline.source.options import ReadOptions
 from lakebed.pipeline.source.parquet_rows import ParquetRows
-from lakebed.pipeline.source.plan import PARQUET, Span, Task, entries_between
+from lakebed.pipeline.source.plan import PARQUET, Bound, Span, Task, entries_between, kept
 from lakebed.pipeline.source.predicate import Interval
 from lakebed.pipeline.source.schema import arrow_schema
 from lakebed.pipeline.source.wal_rows import WalRows, grouped
-from lakebed.streams import bounds, stream_domain
+from lakebed.streams import stream_domain
 
 _QUARANTINE = "quarantine"
 _BATCH_ROWS = 20_000
@@ -101,15 +101,8 @@ class SpanReader:
         """The entries that hold the rest of the span in the newest index."""
         root = self._loop.root()
         snapshot = self._loop.run(root.domains[stream_domain(span.stream)].refresh())
-        first = bounds(snapshot, span.stream).log_start
-        if first > cursor.start:
-            if self._options.fail_on_data_loss:
-                raise NotFound(
-                    f"offsets {cursor.start} to {min(first, cursor.end) - 1} of partition {span.partition} were "
-                    "deleted while they were read",
-                    "Keep records longer, read again, or read with failOnDataLoss=false",
-                )
-            cursor.start = min(first, cursor.end)
+        rest = Bound(span.partition, span.stream, cursor.start, cursor.end)
+        cursor.start = kept(rest, snapshot, fail=self._options.fail_on_data_loss).start
         return entries_between(snapshot, span.stream, cursor.start, cursor.end)
 
 
