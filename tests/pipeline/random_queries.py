@@ -6,7 +6,7 @@ from random import Random
 
 from tests.pipeline.source_world import FIRST_MS
 
-_COLUMNS = ("partition", "offset", "timestamp", "key", "value", "size({a}.headers)", "{a}.headers[0].value")
+_COLUMNS = ("partition", "offset", "timestamp", "key", "value", "size({a}.headers)", "get({a}.headers, 0).value")
 
 
 def random_query(chance: Random) -> str:
@@ -66,7 +66,7 @@ def _nested(chance: Random) -> str:
 def _named(chance: Random) -> str:
     return (
         f"WITH w AS (SELECT partition, offset, key FROM {{o}} a WHERE {_condition(chance, 'a')}) "
-        f"SELECT (SELECT count(*) FROM w WHERE {_condition(chance, 'w', times=False)}), x.offset, y.key "
+        f"SELECT (SELECT count(*) FROM w v WHERE {_condition(chance, 'v', times=False)}), x.offset, y.key "
         f"FROM w x JOIN w y ON x.offset = y.offset WHERE {_condition(chance, 'y', times=False)}"
     )
 

@@ -22,7 +22,6 @@ import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
-import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.Subquery;
@@ -37,6 +36,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonFilterPushdown
 import org.apache.spark.sql.execution.datasources.v2.python.PythonScan;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
+import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.sources.IsNotNull;
 import org.apache.spark.sql.sources.Not;
 import org.apache.spark.sql.types.StructType;
@@ -48,13 +48,13 @@ import scala.runtime.AbstractPartialFunction;
 
 public final class OwnScans extends Rule {
     private static final String FORMAT = "lakebed";
-    private static final List INDEXED = Arrays.asList(new String[] {"partition", "offset", "timestamp"});
+    private static final List INDEXED = Arrays.asList(new Object[] {"partition", "offset", "timestamp"});
 
-    private final Field frameOfTable;
+    private final Field sourceOfTable;
 
     public OwnScans() throws NoSuchFieldException {
-        frameOfTable = PythonTable.class.getDeclaredField("ds");
-        frameOfTable.setAccessible(true);
+        sourceOfTable = PythonTable.class.getDeclaredField("ds");
+        sourceOfTable.setAccessible(true);
     }
 
     /** Add the rule to those of a session. */
@@ -64,153 +64,98 @@ public final class OwnScans extends Rule {
         session.extraOptimizations_$eq(seq(rules));
     }
 
-    /** A subquery is optimized alone before its query is; it is left until then, when everything that is known of it is in the plan. */
+    /** A subquery is optimized alone before its query is. It is left until then, so that one pass sees every scan of a query. */
     public TreeNode apply(TreeNode plan) {
         if (plan instanceof Subquery) {
             return plan;
         }
         try {
-            return ((LogicalPlan) plan).transformDownWithSubqueries(new Replacement(frameOfTable));
+            return ((LogicalPlan) plan).transformDownWithSubqueries(new Pass(sourceOfTable));
         } catch (RuntimeException unforeseen) {
             log().warn("Topics are read without the filters and columns of the query, which is right but slow", unforeseen);
             return plan;
         }
     }
 
-    static Seq seq(List items) {
-        return CollectionConverters.asScala(items).toSeq();
-    }
-
     /** One pass over a plan and its subqueries. */
-    private static final class Replacement extends AbstractPartialFunction {
-        private final Field frameOfTable;
+    private static final class Pass extends AbstractPartialFunction {
+        private final Field sourceOfTable;
         private final List frames = new ArrayList();
 
-        Replacement(Field frameOfTable) {
-            this.frameOfTable = frameOfTable;
+        Pass(Field sourceOfTable) {
+            this.sourceOfTable = sourceOfTable;
         }
 
         public boolean isDefinedAt(Object node) {
             return true;
         }
 
-        /** What lies below a projection or an aggregation owes it only what it mentions; anything else is owed every column. */
-        public Object apply(Object given) {
-            LogicalPlan node = (LogicalPlan) given;
-            if (node instanceof Project || node instanceof Aggregate) {
-                List wanted = new ArrayList(Collections.singletonList(node.references()));
-                LogicalPlan child = (LogicalPlan) node.children().head();
-                return withChild(node, child, owned(child, new ArrayList(), wanted));
-            }
-            return owned(node, new ArrayList(), null);
-        }
-
         public Object applyOrElse(Object node, scala.Function1 otherwise) {
             return apply(node);
         }
 
-        private LogicalPlan owned(LogicalPlan node, List conditions, List wanted) {
-            if (node instanceof Filter) {
-                Filter filter = (Filter) node;
-                conditions.add(filter.condition());
-                if (wanted != null) {
-                    wanted.add(filter.references());
-                }
-                LogicalPlan child = (LogicalPlan) filter.children().head();
-                return withChild(node, child, owned(child, conditions, wanted));
+        /** What lies below a projection or an aggregation owes it only what it mentions; anything else is owed every column. */
+        public Object apply(Object given) {
+            LogicalPlan node = (LogicalPlan) given;
+            if (node instanceof Project || node instanceof Aggregate) {
+                LogicalPlan child = (LogicalPlan) node.children().head();
+                return withChild(node, child, owned(child, node.references(), new ArrayList()));
+            }
+            return owned(node, null, new ArrayList());
+        }
+
+        /** The node with a scan of its own, if it is a shared scan or one below conditions. */
+        private LogicalPlan owned(LogicalPlan node, AttributeSet wanted, List conditions) {
+            if (node instanceof org.apache.spark.sql.catalyst.plans.logical.Filter) {
+                conditions.add(((org.apache.spark.sql.catalyst.plans.logical.Filter) node).condition());
+                LogicalPlan child = (LogicalPlan) node.children().head();
+                AttributeSet all = wanted == null ? null : wanted.$plus$plus(node.references());
+                return withChild(node, child, owned(child, all, conditions));
             }
             if (node instanceof DataSourceV2ScanRelation) {
-                DataSourceV2ScanRelation shared = (DataSourceV2ScanRelation) node;
-                boolean ours = shared.scan().getClass() == PythonScan.class && shared.relation().table().name().equals(FORMAT);
-                return ours ? own(shared, conditions, wanted) : node;
+                DataSourceV2ScanRelation scanned = (DataSourceV2ScanRelation) node;
+                boolean isShared = scanned.scan().getClass() == PythonScan.class;
+                if (isShared && FORMAT.equalsIgnoreCase(scanned.relation().table().name())) {
+                    return own(scanned, wanted, conditions);
+                }
             }
             return node;
         }
 
-        private LogicalPlan own(DataSourceV2ScanRelation shared, List conditions, List wanted) {
-            Frame frame = frame(shared);
+        private LogicalPlan own(DataSourceV2ScanRelation shared, AttributeSet wanted, List conditions) {
             List columns = columns(shared, wanted);
             StructType schema = new StructType();
-            for (int at = 0; at < columns.size(); at++) {
-                AttributeReference column = (AttributeReference) columns.get(at);
+            for (Object each : columns) {
+                AttributeReference column = (AttributeReference) each;
                 schema = schema.add(column.name(), column.dataType(), column.nullable());
             }
-            org.apache.spark.sql.sources.Filter[] filters = filters(conditions);
+            Frame frame = frame(shared);
             frame.mentions++;
-            OwnSource source = new OwnSource(frame, schema, filters);
-            OwnScan scan = new OwnScan(source, schema, frame.options, filters);
+            OwnScan scan = new OwnScan(frame, schema, filters(conditions));
             return shared.copy(shared.relation(), scan, seq(columns), shared.keyGroupedPartitioning(), shared.ordering());
         }
 
         private Frame frame(DataSourceV2ScanRelation shared) {
+            CaseInsensitiveStringMap options = shared.relation().options();
             PythonDataSourceV2 source;
             try {
-                source = (PythonDataSourceV2) frameOfTable.get(shared.relation().table());
+                source = (PythonDataSourceV2) sourceOfTable.get(shared.relation().table());
             } catch (IllegalAccessException refused) {
                 throw new IllegalStateException(refused);
             }
-            CaseInsensitiveStringMap options = shared.relation().options();
-            for (int at = 0; at < frames.size(); at++) {
-                Frame known = (Frame) frames.get(at);
+            for (Object each : frames) {
+                Frame known = (Frame) each;
                 if (known.shared == source && known.options.equals(options)) {
                     return known;
                 }
             }
-            Frame frame = new Frame(source, options);
-            frames.add(frame);
-            return frame;
+            Frame found = new Frame(source, options);
+            frames.add(found);
+            return found;
         }
     }
 
-    /** The wanted columns in their order; the narrowest when rows are only counted. */
-    private static List columns(DataSourceV2ScanRelation shared, List wanted) {
-        List found = new ArrayList();
-        AttributeReference narrowest = null;
-        for (int at = 0; at < shared.output().size(); at++) {
-            AttributeReference column = (AttributeReference) shared.output().apply(at);
-            boolean isWanted = wanted == null;
-            for (int by = 0; !isWanted && by < wanted.size(); by++) {
-                isWanted = ((AttributeSet) wanted.get(by)).contains(column);
-            }
-            if (isWanted) {
-                found.add(column);
-            }
-            if (narrowest == null || column.dataType().defaultSize() < narrowest.dataType().defaultSize()) {
-                narrowest = column;
-            }
-        }
-        return found.isEmpty() ? Collections.singletonList(narrowest) : found;
-    }
-
-    private static org.apache.spark.sql.sources.Filter[] filters(List conditions) {
-        List left = new ArrayList(conditions);
-        List found = new ArrayList();
-        while (!left.isEmpty()) {
-            Expression condition = (Expression) left.remove(0);
-            if (condition instanceof And) {
-                left.add(0, ((And) condition).right());
-                left.add(0, ((And) condition).left());
-                continue;
-            }
-            Option filter = DataSourceStrategy$.MODULE$.translateFilter(condition, true);
-            if (filter.isDefined() && helps((org.apache.spark.sql.sources.Filter) filter.get())) {
-                found.add(filter.get());
-            }
-        }
-        return (org.apache.spark.sql.sources.Filter[]) found.toArray(new org.apache.spark.sql.sources.Filter[0]);
-    }
-
-    /** Whether the source can leave anything out because of the filter. */
-    private static boolean helps(org.apache.spark.sql.sources.Filter filter) {
-        String[] names = filter.references();
-        return names.length == 1 && INDEXED.contains(names[0]) && !(filter instanceof Not);
-    }
-
-    private static LogicalPlan withChild(LogicalPlan node, LogicalPlan before, LogicalPlan child) {
-        return child == before ? node : (LogicalPlan) node.withNewChildren(seq(Collections.singletonList(child)));
-    }
-
-    /** A frame in one query. What it is read from is made once, and so are the offsets that each of its mentions reads. */
+    /** A frame in one query: the source of all its scans is made once, and with it the offsets that they read. */
     private static final class Frame {
         final PythonDataSourceV2 shared;
         final CaseInsensitiveStringMap options;
@@ -237,10 +182,10 @@ public final class OwnScans extends Rule {
     private static final class OwnSource extends PythonDataSourceV2 {
         private final Frame frame;
         private final StructType schema;
-        private final org.apache.spark.sql.sources.Filter[] filters;
+        private final Filter[] filters;
         private PythonDataSourceReadInfo planned = null;
 
-        OwnSource(Frame frame, StructType schema, org.apache.spark.sql.sources.Filter[] filters) {
+        OwnSource(Frame frame, StructType schema, Filter[] filters) {
             this.frame = frame;
             this.schema = schema;
             this.filters = filters;
@@ -261,21 +206,65 @@ public final class OwnScans extends Rule {
         }
 
         /** Spark only plans in this way when there are filters, so there is one that the source has nothing to do with. */
-        private org.apache.spark.sql.sources.Filter[] atLeastOne() {
+        private Filter[] atLeastOne() {
             List all = new ArrayList(Arrays.asList(filters));
             all.add(new IsNotNull(schema.fieldNames()[0]));
-            return (org.apache.spark.sql.sources.Filter[]) all.toArray(filters);
+            return (Filter[]) all.toArray(new Filter[0]);
         }
     }
 
-    /** What tells a scan that has its own source from one that has not. */
+    /** By its class a scan that has its own source is told from one that has not. */
     private static final class OwnScan extends PythonScan {
-        OwnScan(
-                PythonDataSourceV2 source,
-                StructType schema,
-                CaseInsensitiveStringMap options,
-                org.apache.spark.sql.sources.Filter[] filters) {
-            super(source, FORMAT, schema, options, filters);
+        OwnScan(Frame frame, StructType schema, Filter[] filters) {
+            super(new OwnSource(frame, schema, filters), FORMAT, schema, frame.options, filters);
         }
+    }
+
+    /** The wanted columns in their order; the narrowest when rows are only counted. */
+    private static List columns(DataSourceV2ScanRelation shared, AttributeSet wanted) {
+        List found = new ArrayList();
+        AttributeReference narrowest = null;
+        for (Object each : CollectionConverters.asJava(shared.output())) {
+            AttributeReference column = (AttributeReference) each;
+            if (wanted == null || wanted.contains(column)) {
+                found.add(column);
+            }
+            if (narrowest == null || column.dataType().defaultSize() < narrowest.dataType().defaultSize()) {
+                narrowest = column;
+            }
+        }
+        return found.isEmpty() ? Collections.singletonList(narrowest) : found;
+    }
+
+    /** Those parts of the conditions that let the source leave something out. */
+    private static Filter[] filters(List conditions) {
+        List left = new ArrayList(conditions);
+        List found = new ArrayList();
+        while (!left.isEmpty()) {
+            Expression condition = (Expression) left.remove(0);
+            if (condition instanceof And) {
+                left.add(0, ((And) condition).right());
+                left.add(0, ((And) condition).left());
+                continue;
+            }
+            Option filter = DataSourceStrategy$.MODULE$.translateFilter(condition, true);
+            if (filter.isDefined() && helps((Filter) filter.get())) {
+                found.add(filter.get());
+            }
+        }
+        return (Filter[]) found.toArray(new Filter[0]);
+    }
+
+    private static boolean helps(Filter filter) {
+        String[] names = filter.references();
+        return names.length == 1 && INDEXED.contains(names[0]) && !(filter instanceof Not) && !(filter instanceof IsNotNull);
+    }
+
+    private static LogicalPlan withChild(LogicalPlan node, LogicalPlan before, LogicalPlan child) {
+        return child == before ? node : (LogicalPlan) node.withNewChildren(seq(Collections.singletonList(child)));
+    }
+
+    private static Seq seq(List items) {
+        return CollectionConverters.asScala(items).toSeq();
     }
 }
