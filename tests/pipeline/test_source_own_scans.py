@@ -20,7 +20,7 @@ from tests.pipeline.source_world import FIRST_MS, World, record, world
 
 __all__ = ["world"]
 
-QUERIES = 25
+QUERIES = 20
 
 
 def load(spark: Any, **options: object) -> Any:
@@ -206,6 +206,7 @@ def test_each_session_learns_the_rule_once_and_keeps_those_of_others(spark: Any,
         register(other, root=str(world.folder))
         register(other, root=str(world.folder))
         assert other._jsparkSession.experimental().extraOptimizations().size() == 1
+        assert spark._jsparkSession.experimental().extraOptimizations().size() == 1
         (scan,) = scans(load(other).where("offset = 3").select("value"))
         assert columns(scan) == ["offset", "value"]
         assert len(spans(scan)) == 3

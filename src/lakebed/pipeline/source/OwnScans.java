@@ -16,7 +16,6 @@ import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import org.apache.spark.sql.ExperimentalMethods;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet;
@@ -55,13 +54,6 @@ public final class OwnScans extends Rule {
     public OwnScans() throws NoSuchFieldException {
         sourceOfTable = PythonTable.class.getDeclaredField("ds");
         sourceOfTable.setAccessible(true);
-    }
-
-    /** Add the rule to those of a session. */
-    public void addTo(ExperimentalMethods session) {
-        List rules = new ArrayList(CollectionConverters.asJava(session.extraOptimizations()));
-        rules.add(this);
-        session.extraOptimizations_$eq(seq(rules));
     }
 
     /** A subquery is optimized alone before its query is. It is left until then, so that one pass sees every scan of a query. */

@@ -25,10 +25,11 @@ def plan_scans_apart(spark: SparkSession) -> bool:
         return False
     try:
         methods = session.experimental()
-        if not _has_rule(methods):
-            _compiled(spark, session, RULE.read_text()).addTo(methods)
+        rules = methods.extraOptimizations()
+        if not any(rules.apply(at).getClass().getName() == _CLASS for at in range(rules.size())):
+            getattr(methods, "extraOptimizations_$eq")(rules.appended(_compiled(spark, session, RULE.read_text())))
     except (Py4JError, PySparkException, TypeError, OSError) as error:
-        reason = str(error).strip().split("\n", 1)[0]
+        reason = " ".join(str(error).split("\n")[:2])
         warnings.warn(
             f"Spark {spark.version} reads topics without the filters and columns of a query: {reason}. "
             "Name what is needed with the options 'pushdown' and 'columns'",
@@ -38,12 +39,8 @@ def plan_scans_apart(spark: SparkSession) -> bool:
     return True
 
 
-def _has_rule(methods: Any) -> bool:
-    rules = methods.extraOptimizations()
-    return any(rules.apply(at).getClass().getName() == _CLASS for at in range(rules.size()))
-
-
 def _compiled(spark: SparkSession, session: Any, text: str) -> Any:
+    """The rule. Nothing of it may be called from here: Py4J takes classes of one name in two sessions for the same one."""
     driver: Any = spark._jvm
     compiler = driver.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(session.getClass().getClassLoader())
