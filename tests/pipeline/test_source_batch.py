@@ -94,7 +94,7 @@ def test_filters_are_pushed_down_to_row_groups(spark: Any, world: World) -> None
     world.fill(40)
     for partition in range(3):
         world.settle(partition=partition)
-    frame = load(spark, pushdown=True).where(
+    frame = load(spark).where(
         f"partition IN (0, 2) AND offset >= 10 AND offset < 30 AND timestamp < timestamp_millis({FIRST_MS + 20_000})"
     )
     assert offsets(frame) == [(0, at) for at in range(10, 20)] + [(2, at) for at in range(10, 20)]
