@@ -38,6 +38,8 @@ import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDat
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.sources.IsNotNull;
 import org.apache.spark.sql.sources.Not;
+import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.MetadataBuilder;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Option;
@@ -48,6 +50,9 @@ import scala.runtime.AbstractPartialFunction;
 public final class OwnScans extends Rule {
     private static final String FORMAT = "lakebed";
     private static final List INDEXED = Arrays.asList(new Object[] {"partition", "offset", "timestamp"});
+
+    /** What tells the source, with each column, that what it plans is for one scan alone. */
+    private static final Metadata OWN = new MetadataBuilder().putBoolean("lakebed.own", true).build();
 
     private final Field sourceOfTable;
 
@@ -119,7 +124,7 @@ public final class OwnScans extends Rule {
             StructType schema = new StructType();
             for (Object each : columns) {
                 AttributeReference column = (AttributeReference) each;
-                schema = schema.add(column.name(), column.dataType(), column.nullable());
+                schema = schema.add(column.name(), column.dataType(), column.nullable(), OWN);
             }
             Frame frame = frame(shared);
             frame.mentions++;
@@ -147,7 +152,7 @@ public final class OwnScans extends Rule {
         }
     }
 
-    /** A frame in one query: the source of all its scans is made once, and with it the offsets that they read. */
+    /** A frame in one query. With several scans of it, a source is made for the query that knows the offsets all of them read. */
     private static final class Frame {
         final PythonDataSourceV2 shared;
         final CaseInsensitiveStringMap options;
@@ -160,10 +165,12 @@ public final class OwnScans extends Rule {
         }
 
         synchronized PythonDataSourceCreationResult made() {
+            if (mentions == 1) {
+                return shared.getOrCreateDataSourceInPython(FORMAT, options, Option.empty());
+            }
             if (made == null) {
                 Map said = new HashMap(options.asCaseSensitiveMap());
-                said.put("pushdown", "true");
-                said.put("oneVersion", String.valueOf(mentions > 1));
+                said.put("oneVersion", "true");
                 made = shared.source().createDataSourceInPython(FORMAT, new CaseInsensitiveStringMap(said), Option.empty());
             }
             return made;

@@ -18,6 +18,7 @@ from lakebed.pipeline.source.options import ReadOptions
 from lakebed.pipeline.source.plan import Bound, Task, kept, plan_tasks, resolve
 from lakebed.pipeline.source.predicate import Predicate, predicate_of
 from lakebed.pipeline.source.rows import read_task
+from lakebed.pipeline.source.schema import of_own_scan
 from lakebed.streams import OpenRoot, Topic, bounds
 
 
@@ -54,7 +55,7 @@ class PruningReader(BatchReader):
 
 def batch_reader(options: ReadOptions, schema: StructType, agreed: Sequence[Bound] | None) -> BatchReader:
     """The reader that the options ask for. Spark looks at the class to learn whether filters may be pushed."""
-    return (PruningReader if options.pushdown else BatchReader)(options, schema, agreed)
+    return (PruningReader if options.pushdown or of_own_scan(schema) else BatchReader)(options, schema, agreed)
 
 
 def agreed_bounds(options: ReadOptions) -> Sequence[Bound]:

@@ -70,6 +70,11 @@ def check_schema(schema: StructType) -> StructType:
     return schema
 
 
+def of_own_scan(schema: StructType) -> bool:
+    """Whether what is planned with this schema is for one scan alone, as `OwnScans.java` tells."""
+    return any(field.metadata.get("lakebed.own") for field in schema.fields)
+
+
 def arrow_schema(schema: StructType) -> pa.Schema:
     """The schema of the batches that Spark expects of `schema`."""
     return pa.schema([pa.field(each.name, arrow_type(each.dataType), each.nullable) for each in schema.fields])
