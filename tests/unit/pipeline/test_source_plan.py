@@ -128,6 +128,19 @@ def test_offset_limits_share_fairly_and_always_move() -> None:
     assert limited(state, whole(state), None, None) == {0: 900, 1: 100, 2: 1}
 
 
+@pytest.mark.parametrize("most", [1, 2, 3, 7])
+def test_a_small_limit_starves_no_partition_while_others_are_kept_busy(most: int) -> None:
+    state = snapshot([(9, 9, "wal")])
+    starts, ends = {0: 0, 1: 0, 2: 0, 3: 0}, {0: 900, 1: 40, 2: 3, 3: 0}
+    for _ in range(200):
+        stops = limited(state, [Bound(at, at, starts[at], ends[at]) for at in range(4)], most, None)
+        assert sum(stops[at] - starts[at] for at in range(4)) == most
+        assert all(starts[at] <= stops[at] <= ends[at] for at in range(4))
+        starts = stops
+        ends[0] += most
+    assert (starts[1], starts[2], starts[3]) == (40, 3, 0)
+
+
 def test_byte_limits_cut_within_large_entries_and_always_move() -> None:
     state = snapshot([(100, 1000, "wal")] * 10)
     assert limited(state, whole(state), None, 2500) == {0: 250}

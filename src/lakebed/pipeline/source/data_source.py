@@ -19,6 +19,7 @@ from lakebed.pipeline.source.own_scans import plan_scans_apart
 from lakebed.pipeline.source.plan import Bound
 from lakebed.pipeline.source.schema import check_schema, chosen_schema
 from lakebed.pipeline.source.stream import TopicStreamReader
+from lakebed.pipeline.source.telling import register_telling
 from lakebed.pipeline.source.writer import BatchWriter, StreamWriter
 
 NAME = "lakebed"
@@ -67,7 +68,7 @@ def register(spark: SparkSession, *, root: str | None = None, config: str | None
     if not plan_scans_apart(spark):
         spark.conf.set(_PUSHDOWN, "true")  # without it Spark refuses the option `pushdown`
     spark.conf.set(_AVAILABLE_NOW, "true")
-    spark.dataSource.register(source_at(Place.here(root, config)))
+    register_telling(spark, source_at(Place.here(root, config)))
 
 
 def source_at(place: Place) -> type[DataSource]:

@@ -25,16 +25,23 @@ def limited(
 
 
 def _by_offsets(wanted: Sequence[Bound], most: int) -> dict[int, int]:
-    total = sum(bound.end - bound.start for bound in wanted)
-    if total <= most:
+    """One for every partition that waits, the rest by what else it has waiting. What does not divide is given in turns."""
+    waiting = [bound for bound in wanted if bound.end > bound.start]
+    if sum(bound.end - bound.start for bound in waiting) <= most:
         return {bound.partition: bound.end for bound in wanted}
-    shares = [(bound.end - bound.start) * most // total for bound in wanted]
+    turn = sum(bound.start for bound in waiting) // most % len(waiting)  # a batch moves it on by one
+    waiting = waiting[turn:] + waiting[:turn]
+    shares = [1 if at < most else 0 for at in range(len(waiting))]
+    room = [bound.end - bound.start - share for bound, share in zip(waiting, shares, strict=True)]
+    rest, total = most - sum(shares), sum(room)
+    shares = [share + more * rest // total for share, more in zip(shares, room, strict=True)]
     left = most - sum(shares)
-    for at, bound in enumerate(wanted):  # rounding must not leave a batch empty
+    for at, bound in enumerate(waiting):
         if left and shares[at] < bound.end - bound.start:
             shares[at] += 1
             left -= 1
-    return {bound.partition: bound.start + share for bound, share in zip(wanted, shares, strict=True)}
+    stops = {bound.partition: bound.start + share for bound, share in zip(waiting, shares, strict=True)}
+    return {bound.partition: stops.get(bound.partition, bound.end) for bound in wanted}
 
 
 def _by_bytes(snapshot: Snapshot, wanted: Sequence[Bound], most: int) -> dict[int, int]:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+
+from lakebed.pipeline.source.driver import REFUSALS, compiled, driver_session
 
 RULE = Path(__file__).with_name("OwnScans.java")
 _CLASS = "lakebed.OwnScans"
@@ -20,15 +19,15 @@ _CLASS = "lakebed.OwnScans"
 
 def plan_scans_apart(spark: SparkSession) -> bool:
     """Add the rule to the session unless it has it. False when it cannot: over Spark Connect, or with another Spark's driver."""
-    session: Any = getattr(spark, "_jsparkSession", None)
+    session = driver_session(spark)
     if session is None:
         return False
     try:
         methods = session.experimental()
         rules = methods.extraOptimizations()
         if not any(rules.apply(at).getClass().getName() == _CLASS for at in range(rules.size())):
-            getattr(methods, "extraOptimizations_$eq")(rules.appended(_compiled(spark, session, RULE.read_text())))
-    except (Py4JError, PySparkException, TypeError, OSError) as error:
+            getattr(methods, "extraOptimizations_$eq")(rules.appended(compiled(spark, RULE).newInstance()))
+    except REFUSALS as error:
         reason = " ".join(str(error).split("\n")[:2])
         warnings.warn(
             f"Spark {spark.version} reads topics without the filters and columns of a query: {reason}. "
@@ -37,12 +36,3 @@ def plan_scans_apart(spark: SparkSession) -> bool:
         )
         return False
     return True
-
-
-def _compiled(spark: SparkSession, session: Any, text: str) -> Any:
-    """The rule. Nothing of it may be called from here: Py4J takes classes of one name in two sessions for the same one."""
-    driver: Any = spark._jvm
-    compiler = driver.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(session.getClass().getClassLoader())
-    compiler.cook(text)
-    return compiler.getClassLoader().loadClass(_CLASS).newInstance()
