@@ -15,6 +15,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.udf import _wrap_function
 
 from lakebed.pipeline.source.driver import REFUSALS, compiled, driver_session
 
@@ -55,8 +56,6 @@ def register_telling(spark: SparkSession, source: type[DataSource]) -> None:
 
 
 def _telling(spark: SparkSession, source: type[DataSource]) -> Any:
-    from pyspark.sql.udf import _wrap_function
-
     context: Any = spark.sparkContext
     arguments = context._gateway.new_array(context._jvm.Object, 1)
     arguments[0] = _wrap_function(context, source)
