@@ -76,9 +76,8 @@ def kept(bound: Bound, snapshot: Snapshot, *, fail: bool) -> Bound:
         return bound
     if fail:
         raise NotFound(
-            f"offsets {bound.start} to {min(first, bound.end) - 1} of partition {bound.partition} were "
-            "deleted while they were read",
-            "Keep records longer, read again, or read with failOnDataLoss=false",
+            f"offsets {bound.start} to {min(first, bound.end) - 1} of partition {bound.partition} were deleted",
+            "Keep records longer, or read with failOnDataLoss=false to go on behind them",
         )
     return bound._replace(start=min(first, bound.end))
 

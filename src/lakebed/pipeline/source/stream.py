@@ -20,7 +20,7 @@ from lakebed.pipeline.source.admission import ends_where_told, is_everything, re
 from lakebed.pipeline.source.limits import limited
 from lakebed.pipeline.source.loop import OwnLoop
 from lakebed.pipeline.source.options import LATEST, Offsets, ReadOptions
-from lakebed.pipeline.source.plan import Bound, Task, plan_tasks, resolve
+from lakebed.pipeline.source.plan import Bound, Task, kept, plan_tasks, resolve
 from lakebed.pipeline.source.predicate import ALL, Predicate
 from lakebed.pipeline.source.rows import read_task
 from lakebed.pipeline.source.telling import Asker, asker
@@ -144,20 +144,13 @@ class TopicStreamReader(DataSourceStreamReader):
 
     def _checked(self, bound: Bound, snapshot: Snapshot) -> Bound:
         """The bound, or what is left of it where records have been deleted and that is allowed."""
-        first, last = bounds(snapshot, bound.stream)
+        last = bounds(snapshot, bound.stream).high_watermark
         if bound.end > last:
             raise Invalid(
                 f"partition {bound.partition} ends at {last}, before the checkpoint's {bound.end}",
                 "The checkpoint belongs to another root: use the right one",
             )
-        if bound.start >= first or bound.start >= bound.end:
-            return bound
-        if self._options.fail_on_data_loss:
-            raise NotFound(
-                f"offsets {bound.start} to {min(first, bound.end) - 1} of partition {bound.partition} are deleted",
-                "Keep records longer, or read with failOnDataLoss=false to go on behind them",
-            )
-        return bound._replace(start=min(first, bound.end))
+        return kept(bound, snapshot, fail=self._options.fail_on_data_loss)
 
 
 def offset_of(topic: Topic, offsets: Mapping[int, int]) -> dict[str, Any]:
