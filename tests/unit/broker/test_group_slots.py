@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from lakebed.config import GroupsSettings, LeaseSettings, Seconds, Settings
-from lakebed.groups import slot_of, slot_resource
+from lakebed.groups import slot_domain, slot_of, slot_resource
 from lakebed.kernel import fence_token, take_fence
 from lakebed.protocol import (
     Api,
@@ -134,6 +134,24 @@ async def test_only_the_coordinator_that_is_named_answers(start_broker: StartBro
             assert await found(other, group) == leader
             assert await beat(other, group, member) == ErrorCode.NOT_COORDINATOR
             assert (await join(other, group)).error_code == ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("domains", [1, 2, 3])
+async def test_groups_of_one_log_are_led_by_one_broker(
+    start_broker: StartBroker, tmp_path: Path, domains: int
+) -> None:
+    settings = msgspec.structs.replace(quick(tmp_path, ttl_s=4.0), domains=domains)
+    one, two = await start_broker(settings), await start_broker(settings)
+    await asyncio.gather(one.app.membership.refresh(), two.app.membership.refresh())
+    leaders: dict[int, set[int]] = {}
+    async with wired(one.kafka) as first, wired(two.kafka) as second:
+        for number in range(24):
+            group = f"group {number}"
+            leader = await found(first, group)
+            assert await found(second, group) == leader
+            leaders.setdefault(slot_domain(slot_of(group, settings.groups.slots), domains), set()).add(leader)
+    brokers = sorted(each.app.membership.me.id for each in (one, two))
+    assert leaders == {domain: {brokers[domain % 2]} for domain in range(domains)}
 
 
 async def test_stopped_broker_hands_its_groups_over_and_members_stay(start_broker: StartBroker, tmp_path: Path) -> None:

@@ -1,15 +1,15 @@
 """Which broker leads which slot of groups, and the slots that this one leads.
 
 A slot is led under one lease. It is taken when somebody asks for it, or when it has groups and nobody leads it, by the
-broker that rendezvous hashing names. Invariant: a slot is acted for only after its lease's token is committed as the
-fence of its log, so two brokers may both believe that they lead it, but only one can commit.
+broker that the slots of its log fall to: brokers that commit offsets to one log race, and one that commits them all gathers
+them. Invariant: a slot is acted for only after its lease's token is committed as the fence of its log, so two brokers may
+both believe that they lead it, but only one can commit.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
 from typing import Protocol
 
 from lakebed.broker.coordination.catalog import GroupTopics
@@ -211,7 +211,8 @@ class Slots:
             members = tuple(member for member in members if member.id != self._brokers.me.id)
         if not members:
             raise Unavailable("the only broker is stopping", "Retry when another is there")
-        return max(members, key=lambda member: blake2b(b"group-slot/%d/%d" % (slot, member.id)).digest())
+        ranked = sorted(members, key=lambda member: member.id)
+        return ranked[slot_domain(slot, len(self._logs)) % len(ranked)]
 
     def _find_member(self, holding: Holding) -> Member | None:
         return next((member for member in self._brokers.members if member.id == holding.data.get("broker")), None)
