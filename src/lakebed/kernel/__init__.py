@@ -21,6 +21,7 @@ from lakebed.kernel.store import NO_VERSION, LogStore, Version
 from lakebed.kernel.stream import Stream
 from lakebed.kernel.streams import StreamsPart
 from lakebed.kernel.verification import Finding, Verification, verify
+from lakebed.kernel.waiters import Outcome
 
 __all__ = [
     "ABSENT",
@@ -54,6 +55,7 @@ __all__ = [
     "LogStore",
     "ObjectLogStore",
     "Operation",
+    "Outcome",
     "OxiaLogStore",
     "Part",
     "PartDraft",
