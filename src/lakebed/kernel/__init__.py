@@ -21,7 +21,6 @@ from lakebed.kernel.store import NO_VERSION, LogStore, Version
 from lakebed.kernel.stream import Stream
 from lakebed.kernel.streams import StreamsPart
 from lakebed.kernel.verification import Finding, Verification, verify
-from lakebed.kernel.waiters import Outcome
 
 __all__ = [
     "ABSENT",
@@ -55,7 +54,6 @@ __all__ = [
     "LogStore",
     "ObjectLogStore",
     "Operation",
-    "Outcome",
     "OxiaLogStore",
     "Part",
     "PartDraft",

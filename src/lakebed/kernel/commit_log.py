@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from lakebed.clock import Clock, within
 from lakebed.config import KernelSettings
@@ -14,7 +14,7 @@ from lakebed.kernel.bundle import BUNDLE_SIZE
 from lakebed.kernel.cleanup import CleanUp, clean_up
 from lakebed.kernel.committer import Committer
 from lakebed.kernel.documents import commit_name
-from lakebed.kernel.group import Transaction, next_timestamp
+from lakebed.kernel.group import next_timestamp
 from lakebed.kernel.head import Head
 from lakebed.kernel.history import version_at
 from lakebed.kernel.housekeeping import Housekeeping
@@ -26,7 +26,6 @@ from lakebed.kernel.replay import Loaded, load_awake, load_or_refuse
 from lakebed.kernel.results import CommitResult, Conflict, Decision
 from lakebed.kernel.state import Snapshot, View
 from lakebed.kernel.store import LogStore, Version
-from lakebed.kernel.waiters import Listener, Outcome
 from lakebed.observe import Logger, Logs, Metrics
 
 A = TypeVar("A")
@@ -109,12 +108,9 @@ class CommitLog:
             self._head.metrics.conflicts.inc()
         return result
 
-    def submit(self, decide: Callable[[View], Decision[Any]], ended: Callable[[Outcome], None], *, txn_id: str) -> None:
-        """`commit` for those who would rather be called, as soon as it has ended: not in the loop's next turn, as by a future.
-
-        Transactions are decided in the order in which they are submitted.
-        """
-        self._committer.take(Transaction(decide, txn_id, None, Listener(ended)))
+    def submit(self, decide: Callable[[View], Decision[A]], *, txn_id: str) -> asyncio.Future[CommitResult[A]]:
+        """`commit` for those who would rather be called: transactions are decided in the order in which they are submitted."""
+        return self._committer.submit(decide, txn_id, None)
 
     async def refresh(self) -> Snapshot:
         """The snapshot, no older than this call."""

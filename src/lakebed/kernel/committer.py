@@ -67,20 +67,16 @@ class Committer:
         self, decide: Decide, txn_id: str, expected: Mapping[str | int, int] | None
     ) -> asyncio.Future[CommitResult[Any]]:
         """Queue a transaction; the future gets its result."""
-        future: asyncio.Future[CommitResult[Any]] = asyncio.get_running_loop().create_future()
-        self.take(Transaction(decide, txn_id, expected, future))
-        return future
-
-    def take(self, transaction: Transaction) -> None:
-        """Queue it; it hears its result."""
         if self._closed:
             raise Closed(f"the log {self._head.store.name} is closed", "Open it again")
         if len(self._queue) >= self._settings.queue_limit:
             raise Unavailable(
                 f"{len(self._queue)} transactions wait already", "Retry later, or raise kernel.queue_limit"
             )
-        self._queue.append(transaction)
+        future: asyncio.Future[CommitResult[Any]] = asyncio.get_running_loop().create_future()
+        self._queue.append(Transaction(decide, txn_id, expected, future))
         self._arrived.set()
+        return future
 
     async def close(self) -> None:
         """Finish what is queued, then stop. What cannot be finished in time is told so."""

@@ -5,6 +5,7 @@ Pure: it looks at a snapshot and gives back bytes, the snapshot they lead to, an
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,6 @@ from lakebed.kernel.parts import Registry
 from lakebed.kernel.results import CommitResult, Committed, Conflict, Decision
 from lakebed.kernel.state import Draft, Snapshot, View
 from lakebed.kernel.store import NO_VERSION, Version
-from lakebed.kernel.waiters import Waiter
 
 Decide = Callable[[View], Decision[Any]]
 _ENCODER = msgspec.json.Encoder()
@@ -26,27 +26,27 @@ _ENCODER = msgspec.json.Encoder()
 class Transaction:
     """One waiting call of `commit`."""
 
-    __slots__ = ("decide", "expected", "txn_id", "waiter")
+    __slots__ = ("decide", "expected", "future", "txn_id")
 
     def __init__(
         self,
         decide: Decide,
         txn_id: str,
         expected: Mapping[str | int, int] | None,
-        waiter: Waiter,
+        future: asyncio.Future[CommitResult[Any]],
     ) -> None:
         self.decide = decide
         self.txn_id = txn_id
         self.expected = expected
-        self.waiter = waiter
+        self.future = future
 
     def answer(self, result: CommitResult[Any]) -> None:
-        if not self.waiter.done():
-            self.waiter.set_result(result)
+        if not self.future.done():
+            self.future.set_result(result)
 
-    def fail(self, error: Exception) -> None:
-        if not self.waiter.done():
-            self.waiter.set_exception(error)
+    def fail(self, error: BaseException) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
 
 
 class Plan:
@@ -124,7 +124,7 @@ class Planner:
         pieces: list[bytes] = []
         size_bytes, shared, ids = 0, len(waiting) > 1, set[str]()
         for one in waiting:
-            if one.waiter.done():
+            if one.future.done():
                 plan.taken += 1
                 continue
             found = spoilers.get(one) or self._considered(plan.draft, one, shared)

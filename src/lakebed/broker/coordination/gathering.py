@@ -12,12 +12,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from lakebed.clock import Clock
 from lakebed.errors import Fenced, LakebedError, Unavailable
 from lakebed.groups import Step, decide_together
-from lakebed.kernel import CommitLog, Committed, Outcome
+from lakebed.kernel import CommitLog, CommitResult, Committed
 
 _TRANSACTION_MAX_BYTES = 512 * 1024
 _LINGER_MAX_S = 0.002
@@ -80,23 +80,26 @@ class Gathering:
     def _submit(self, parties: Parties) -> None:
         self._submitted += 1
         decide, txn_id = partial(decide_together, list(parties.values())), f"offsets:{self._writer}:{self._submitted}"
-        self._log.submit(decide, partial(self._ended, parties), txn_id=txn_id)
+        result = self._log.submit(decide, txn_id=txn_id)
+        result.add_done_callback(partial(self._ended, parties))
         self._under_way += 1
 
-    def _ended(self, parties: Parties, outcome: Outcome) -> None:
+    def _ended(self, parties: Parties, outcome: asyncio.Future[CommitResult[Any]]) -> None:
         self._under_way -= 1
         if self._open is not None and not self._under_way:
             self._loop.call_soon(self._look, self._open)
-        if isinstance(outcome, LakebedError):
-            _fail(parties, outcome)
+        error = outcome.exception()
+        if error is not None and not isinstance(error, LakebedError):
+            raise error
+        if error is not None:
+            _fail(parties, error)
             return
-        if isinstance(outcome, Exception):
-            raise outcome
-        if not isinstance(outcome, Committed):
-            _fail(parties, Unavailable(f"offsets came to {outcome}", "Retry"))
+        result = outcome.result()
+        if not isinstance(result, Committed):
+            _fail(parties, Unavailable(f"offsets came to {result}", "Retry"))
             return
         for party, steps in parties.items():
-            if steps[0].fence.resource in outcome.answer:
+            if steps[0].fence.resource in result.answer:
                 party.failed(steps, Fenced("the slot of these groups is lost", "Ask FindCoordinator"))
             else:
                 party.committed(steps)

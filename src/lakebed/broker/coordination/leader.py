@@ -23,7 +23,7 @@ from lakebed.broker.coordination.reply import Reply
 from lakebed.clock import Clock, within
 from lakebed.errors import Closed, Fenced, LakebedError, Unavailable
 from lakebed.groups import Answer, Arm, Coordinator, Effect, Fence, OffsetRepeat, Step, Timers
-from lakebed.kernel import CommitLog, Committed, Outcome, View
+from lakebed.kernel import CommitLog, CommitResult, Committed, View
 from lakebed.objects import Lease
 from lakebed.observe import Logger
 
@@ -222,19 +222,22 @@ class SlotLeader:
     def _submit(self, step: Step) -> None:
         txn_id = f"{self._fence.resource}:{self._fence.token}:{next(self._numbers)}"
         try:
-            self._log.submit(step.decide, partial(self._ended, step), txn_id=txn_id)
+            result = self._log.submit(step.decide, txn_id=txn_id)
         except LakebedError as error:
             self.failed([step], error)
-
-    def _ended(self, step: Step, outcome: Outcome) -> None:
-        if isinstance(outcome, Committed):
-            self.committed([step])
-        elif isinstance(outcome, LakebedError):
-            self.failed([step], outcome)
-        elif isinstance(outcome, Exception):
-            raise outcome
         else:
-            self.failed([step], Unavailable(f"a step of group {step.group_id} came to {outcome}", "Retry"))
+            result.add_done_callback(partial(self._ended, step))
+
+    def _ended(self, step: Step, outcome: asyncio.Future[CommitResult[Any]]) -> None:
+        error = outcome.exception()
+        if error is not None and not isinstance(error, LakebedError):
+            raise error
+        if error is not None:
+            self.failed([step], error)
+        elif isinstance(result := outcome.result(), Committed):
+            self.committed([step])
+        else:
+            self.failed([step], Unavailable(f"a step of group {step.group_id} came to {result}", "Retry"))
 
     def _landed(self, count: int) -> None:
         self._under_way -= count
