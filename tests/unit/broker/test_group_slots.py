@@ -137,9 +137,7 @@ async def test_only_the_coordinator_that_is_named_answers(start_broker: StartBro
 
 
 @pytest.mark.parametrize("domains", [1, 2, 3])
-async def test_groups_of_one_log_are_led_by_one_broker(
-    start_broker: StartBroker, tmp_path: Path, domains: int
-) -> None:
+async def test_groups_of_one_log_are_led_by_one_broker(start_broker: StartBroker, tmp_path: Path, domains: int) -> None:
     settings = msgspec.structs.replace(quick(tmp_path, ttl_s=4.0), domains=domains)
     one, two = await start_broker(settings), await start_broker(settings)
     await asyncio.gather(one.app.membership.refresh(), two.app.membership.refresh())
