@@ -1,9 +1,9 @@
 """Which broker leads which slot of groups, and the slots that this one leads.
 
 A slot is led under one lease. It is taken when somebody asks for it, or when it has groups and nobody leads it, by the
-broker that the slots of its log fall to: brokers that commit offsets to one log race, and one that commits them all gathers
-them. Invariant: a slot is acted for only after its lease's token is committed as the fence of its log, so two brokers may
-both believe that they lead it, but only one can commit.
+broker that leads others of the same log, else by the one whose place among all is the log's number: brokers that commit
+offsets to one log race, and one that commits them all gathers them. Invariant: a slot is acted for only after its lease's
+token is committed as the fence of its log, so two brokers may both believe that they lead it, but only one can commit.
 """
 
 from __future__ import annotations
@@ -89,6 +89,8 @@ class Slots:
         self._taking: dict[int, asyncio.Task[bool]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._holders: Mapping[int, Holding] = {}
+        self._leading: list[set[object]] = [set() for _ in logs]
+        """The brokers that lead any slot of a log, log by log."""
         self._dead: Mapping[int, int] = {}
         self._looked_s = -_HOLDERS_AGE_S
         self._looking = asyncio.Lock()
@@ -211,8 +213,10 @@ class Slots:
             members = tuple(member for member in members if member.id != self._brokers.me.id)
         if not members:
             raise Unavailable("the only broker is stopping", "Retry when another is there")
-        ranked = sorted(members, key=lambda member: member.id)
-        return ranked[slot_domain(slot, len(self._logs)) % len(ranked)]
+        domain = slot_domain(slot, len(self._logs))
+        leading = [member for member in members if member.id in self._leading[domain]]
+        ranked = sorted(leading or members, key=lambda member: member.id)
+        return ranked[domain % len(ranked)]
 
     def _find_member(self, holding: Holding) -> Member | None:
         return next((member for member in self._brokers.members if member.id == holding.data.get("broker")), None)
@@ -232,6 +236,9 @@ class Slots:
             dead = {name for name in {str(each.data.get("process", "")) for each in found.values()} if is_dead(name)}
             self._dead = {slot: each.token for slot, each in found.items() if each.data.get("process") in dead}
             self._holders = {slot: each for slot, each in found.items() if slot not in self._dead}
+            self._leading = [set() for _ in self._logs]
+            for slot, each in self._holders.items():
+                self._leading[slot_domain(slot, len(self._logs))].add(each.data.get("broker"))
             self._looked_s = self._clock.monotonic_s()
 
     def _take(self, slot: int) -> asyncio.Task[bool]:
