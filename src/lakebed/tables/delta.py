@@ -156,7 +156,7 @@ class DeltaTables:
                 name=table_name(ref),
                 configuration=identity(ref, self._root, self._root_id) | self._configuration(),
                 storage_options=self._options,
-                commit_properties=CommitProperties({JOB: "create", ROOT_ID: self._root_id}),
+                commit_properties=CommitProperties({JOB: "create", ROOT_ID: self._root_id}, max_commit_retries=0),
                 raise_if_key_not_exists=False,
             )
         except DeltaError:

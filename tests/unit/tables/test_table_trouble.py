@@ -30,6 +30,7 @@ from tests.lakes import Lake, job, new_ref
 from tests.unit.tables.reading import by_deltalake, by_pyiceberg, delta_table, iceberg_table
 
 PROCESSES, JOBS = 2, 4
+CREATIONS, CREATORS = 20, 4
 NOW_MS, AHEAD_MS = 1, 4_000_000_000_000
 
 
@@ -105,6 +106,14 @@ async def test_processes_that_race_commit_every_job_once(lake: Lake) -> None:
     assert len(iceberg_table(lake, ref).snapshots()) == JOBS
     assert delta_table(lake, ref).version() == JOBS
     assert by_pyiceberg(lake, ref).num_rows == by_deltalake(lake, ref).num_rows == JOBS * 5
+
+
+async def test_creators_that_race_create_a_table_once(lake: Lake) -> None:
+    creators = [lake.open() for _ in range(CREATORS)]
+    for _ in range(CREATIONS):
+        ref = new_ref()
+        await asyncio.gather(*(each.delta.ensure(ref) for each in creators))
+        assert [entry["operation"] for entry in delta_table(lake, ref).history()] == ["CREATE TABLE"]
 
 
 async def test_sweep_takes_old_metadata_that_nothing_names_and_nothing_else(lake: Lake) -> None:
