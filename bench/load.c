@@ -1,8 +1,9 @@
 /* A load generator on librdkafka, the library under most Kafka clients. It prints one JSON object.
  *
  *   load produce BOOTSTRAP TOPIC PARTITIONS SIZE SECONDS BYTES_MAX RATE [property=value ...]
- *     Sends records of SIZE bytes to PARTITIONS in turn, for SECONDS or until BYTES_MAX, RATE a second or, with 0, as
- *     fast as they go; ends when all are acknowledged. Latency runs from handing a record over to its acknowledgement.
+ *     Sends records of SIZE bytes to PARTITIONS in turn, or with 0 to where the client itself puts records without keys, for
+ *     SECONDS or until BYTES_MAX, RATE a second or, with 0, as fast as they go; ends when all are acknowledged. Latency
+ *     runs from handing a record over to its acknowledgement.
  *
  *   load consume BOOTSTRAP TOPIC PARTITIONS COUNT SECONDS [property=value ...]
  *     Reads the first COUNT records of the topic, again and again for SECONDS.
@@ -34,7 +35,7 @@ typedef struct {
 } message_t;
 
 enum { PRODUCER, CONSUMER };
-enum { COPY = 2, POOL_BYTES = 1 << 20, ERROR_BYTES = 512 };
+enum { ANY_PARTITION = -1, COPY = 2, POOL_BYTES = 1 << 20, ERROR_BYTES = 512 };
 
 extern conf_t *rd_kafka_conf_new(void);
 extern int rd_kafka_conf_set(conf_t *, const char *, const char *, char *, size_t);
@@ -153,8 +154,10 @@ static void produce(const char *topic_name, char **numbers, conf_t *conf) {
         double elapsed = now_s() - began;
         if (elapsed >= seconds) break;
         long due = rate > 0 ? (long)(elapsed * rate) : sent + 256;
-        for (; sent < due; sent++)
-            hand_over(client, topic, (int32_t)(sent % partitions), pool + sent * 131 % (POOL_BYTES - (long)size), size);
+        for (; sent < due; sent++) {
+            int32_t partition = partitions > 0 ? (int32_t)(sent % partitions) : ANY_PARTITION;
+            hand_over(client, topic, partition, pool + sent * 131 % (POOL_BYTES - (long)size), size);
+        }
         rd_kafka_poll(client, rate > 0 ? 1 : 0);
     }
     wait_for_all(client);

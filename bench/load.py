@@ -21,6 +21,8 @@ DEEPER = ("queue.buffering.max.messages=1000000",)
 128 MB they would have 128 KB, and with five requests on the way the figure would be the queue's."""
 EAGER = ("fetch.wait.max.ms=1", "fetch.queue.backoff.ms=5")
 """How consumers consume: they neither sit in long polls between two rounds nor pause when their queue was full."""
+ANY = 0
+"""Records without keys go where the client puts them: to one partition for a while, then to another."""
 
 _SOURCE = Path(__file__).with_name("load.c")
 _CACHE = Path(__file__).parents[1] / ".cache" / "bench"
@@ -48,14 +50,14 @@ def produce(
     bootstrap: str,
     topic: str,
     *,
-    partitions: int,
     size: int,
     seconds: float,
     bytes_max: float,
+    partitions: int = ANY,
     rate: float = 0,
     queue: Sequence[str] = DEEP,
 ) -> Load:
-    """Send records of `size` bytes to `partitions` in turn, as fast as they go or `rate` a second."""
+    """Send records of `size` bytes to `ANY` partition or to so many in turn, as fast as they go or `rate` a second."""
     words = (bootstrap, topic, partitions, size, seconds, bytes_max, rate, *SAFE, *queue)
     return _run("produce", *words, patience_s=seconds + _PATIENCE_S)
 

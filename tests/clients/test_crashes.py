@@ -17,7 +17,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, Topic
 from tests.clients.processes import BrokerProcess, broker_process
 
 PATIENCE_S = 60.0
-KILLING_S = 60.0 if os.environ.get("LAKEBED_SOAK") else 15.0
+KILLING_S = 60.0 if os.environ.get("LAKEBED_SOAK") else 10.0
 PARTITIONS = 6
 QUICK = {"LAKEBED__LEASES__TTL": "1s"}
 

@@ -28,7 +28,7 @@ from tests.services.s3 import S3Server
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 TOPIC, PARTITIONS = "orders", 2
-OUTAGE_S = 60.0 if os.environ.get("LAKEBED_SOAK") == "1" else 10.0
+OUTAGE_S = 60.0 if os.environ.get("LAKEBED_SOAK") == "1" else 6.0
 SILENCE_S = 5.0
 _PATIENCE_S = 240.0
 

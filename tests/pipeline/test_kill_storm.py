@@ -37,7 +37,7 @@ from tests.services.lakebed_server import LakebedServer, lakebed_server
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 SOAK = os.environ.get("LAKEBED_SOAK") == "1"
-KILLS, WORKER_KILLS, DRIVER_KILLS = (120, 60, 4) if SOAK else (16, 8, 1)
+KILLS, WORKER_KILLS, DRIVER_KILLS = (120, 60, 4) if SOAK else (10, 5, 1)
 SEED = int(os.environ.get("LAKEBED_SEED", "11"))
 STATES = ("PARQUET_WRITTEN", "ICEBERG_COMMITTED", "DELTA_COMMITTED", "INDEX_SWAPPED", "WAL_GC_READY", "DONE")
 _DAY_MS = 86_400_000

@@ -23,7 +23,7 @@ from tests.pipeline.churn import PARTITIONS, TOPIC, Churn
 
 pytestmark = pytest.mark.slow
 SOAK = os.environ.get("LAKEBED_SOAK") == "1"
-READ_S, RECORDS = (600.0, 3000) if SOAK else (15.0, 600)
+READ_S, RECORDS = (600.0, 3000) if SOAK else (10.0, 600)
 VALUE_BYTES = 20_000
 TASKS, CORES = 6, 2
 BATCH_ROWS = 5
