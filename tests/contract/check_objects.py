@@ -86,6 +86,21 @@ async def check_put_replaces_and_changes_the_etag(make: Make) -> None:
     assert await store.get("put/one") == (b"third", etags[-1])
 
 
+async def check_reserved_names_are_put_replaced_and_given_up(make: Make) -> None:
+    store = Steady(make())
+    keys = [f"reserve/{name}" for name in "abc"]
+    await store.call(lambda: store.inner.reserve(keys))
+    etag = await store.put("reserve/a", b"first")
+    assert await store.get("reserve/a") == (b"first", etag)
+    etag = await store.put("reserve/a", b"second")
+    assert await store.get("reserve/a") == (b"second", etag)
+    await store.delete("reserve/b")
+    with pytest.raises(NotFound):
+        await store.get("reserve/b")
+    etag = await store.put("reserve/b", b"after all")
+    assert await store.get("reserve/b") == (b"after all", etag)
+
+
 async def check_put_joins_several_buffers(make: Make) -> None:
     store = Steady(make())
     await store.call(lambda: store.inner.put("put/parts", [b"ab", bytearray(b"cd"), memoryview(b"ef")]))

@@ -74,6 +74,10 @@ class WalSettings(Struct, frozen=True, kw_only=True):
     puts_in_flight: Annotated[
         int, Meta(ge=1, le=64, description="At most so many objects of one domain are being written at once")
     ] = 4
+    names_ahead: Annotated[
+        int,
+        Meta(ge=0, le=256, description="In a folder, under load, so many names are taken at once; 0 for none"),
+    ] = 32
     put_timeout_s: Annotated[
         Seconds,
         Meta(ge=0.1, le=3600, description="After so long a flush is given up and its producers are told to retry"),

@@ -66,6 +66,9 @@ class CloudStore:
             )
         return await self._etag_of(key, answer)
 
+    async def reserve(self, keys: Sequence[Key]) -> bool:
+        return False
+
     async def create(self, key: Key, body: Body) -> ETag:
         with self._writing(key):
             put = obstore.put_async(self._once, check_key(key), _plain(body), mode="create", use_multipart=False)

@@ -39,6 +39,9 @@ class FaultyStore:
         whole = bytes(body) if isinstance(body, bytes | bytearray | memoryview) else b"".join(body)
         return await self._write(f"put {key}", lambda: self.inner.put(key, whole))
 
+    async def reserve(self, keys: Sequence[Key]) -> bool:
+        return await self._write(f"reserve {keys[0]}", lambda: self.inner.reserve(keys))
+
     async def create(self, key: Key, body: Body) -> ETag:
         whole = bytes(body)
         return await self._write(f"create {key}", lambda: self.inner.create(key, whole))

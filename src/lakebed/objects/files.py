@@ -68,6 +68,25 @@ class Files:
             os.close(fd)
         self._settle(where, name)
 
+    def reserve(self, folder: Path, names: Sequence[str]) -> list[int]:
+        """Open new empty files, whose names are synced together. A name that is taken is passed over with -1."""
+        where, fds = self.folder(folder), []
+        try:
+            for name in names:
+                fds.append(self._open_free(where, name))
+            self._disk.sync_folder(where)
+        except BaseException:
+            for fd in fds:
+                if fd >= 0:
+                    os.close(fd)
+            raise
+        return fds
+
+    def fill_synced(self, fd: int, body: Body | Sequence[Body], modified_ns: int | None = None) -> bool:
+        """Fill a reserved file; False when it has lost its name meanwhile."""
+        self._fill(fd, body, modified_ns)
+        return os.fstat(fd).st_nlink > 0
+
     def replace_synced(
         self, folder: Path, name: str, body: Body | Sequence[Body], modified_ns: int | None = None
     ) -> None:
@@ -181,6 +200,12 @@ class Files:
                     "Below a root there must be no symbolic links; move the data in, or mount it there",
                 ) from error
         return folder
+
+    def _open_free(self, where: Folder, name: str) -> int:
+        try:
+            return self._disk.open_new(where, name)
+        except FileExistsError:
+            return -1
 
     def _create_by_name(self, where: Folder, name: str, body: Body | Sequence[Body], modified_ns: int | None) -> None:
         temporary = self._write_temporary(where, body, modified_ns)

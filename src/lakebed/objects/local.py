@@ -1,7 +1,7 @@
 """A folder as an object store.
 
 An object is a file that gets its name only when it is whole and synced, and is never changed afterwards: readers see
-one version or another, never a mixture. Whoever replaces or removes an object holds its lock; whoever creates one needs
+one version or another, never a mixture. Only a reserved name is there before its object is whole. Whoever replaces or removes an object holds its lock; whoever creates one needs
 none, because a name can be given only once.
 """
 
@@ -12,6 +12,7 @@ import errno
 import os
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -33,6 +34,7 @@ _LOCK_PATIENCE_S = 10.0
 _THREADS = 16
 _PAGE = 1000
 _FOLDERS_MADE_MAX = 10_000
+_RESERVED_MAX = 1000
 
 
 class LocalStore:
@@ -45,6 +47,8 @@ class LocalStore:
         self._threads = Threads(_THREADS, "lakebed-objects")
         self._locks = FileLocks(self.root / ".locks")
         self._made: set[Path] = set()
+        self._reserved: dict[Path, int] = {}
+        """Open files that have their names and nothing else yet."""
         self._closed = False
 
     def __repr__(self) -> str:
@@ -53,9 +57,14 @@ class LocalStore:
     async def put(self, key: Key, body: Body | Sequence[Body]) -> ETag:
         path = self._path(key)
         try:
-            return await self._run(self._create, path, body)
+            return await self._run(self._fill if path in self._reserved else self._create, path, body)
         except Exists:
             return await self._locked(path, partial(self._replace, path, body, None))
+
+    async def reserve(self, keys: Sequence[Key]) -> bool:
+        if len(self._reserved) + len(keys) <= _RESERVED_MAX:
+            await self._run(self._reserve, [self._path(key) for key in keys])
+        return True
 
     async def create(self, key: Key, body: Body) -> ETag:
         return await self._run(self._create, self._path(key), body)
@@ -97,6 +106,10 @@ class LocalStore:
     async def close(self) -> None:
         self._closed = True
         self._threads.stop()
+        for path, fd in self._reserved.items():
+            os.close(fd)
+            with suppress(OSError):  # nobody knows the name
+                self._files.unlink(path)
         self._files.close()
 
     def _path(self, key: Key) -> Path:
@@ -116,6 +129,28 @@ class LocalStore:
             raise Unavailable(f"{path.parent} was removed while {path.name} was written", "Try again") from None
         return _etag(_size(body), modified_ns)
 
+    def _reserve(self, paths: Sequence[Path]) -> None:
+        """Those of one folder share a sync."""
+        folders: dict[Path, builtins.list[Path]] = {}
+        for path in paths:
+            folders.setdefault(path.parent, []).append(path)
+        for folder, within in folders.items():
+            self._make_folder(folder)
+            fds = self._files.reserve(folder, [path.name for path in within])
+            self._reserved.update({path: fd for path, fd in zip(within, fds, strict=True) if fd >= 0})
+
+    def _fill(self, path: Path, body: Body | Sequence[Body]) -> ETag:
+        """Put what was reserved. If that fails, or the name is gone, the next try finds nothing reserved."""
+        fd = self._reserved.pop(path, None)
+        if fd is None:
+            return self._create(path, body)
+        modified_ns = self._later_than(0)
+        try:
+            named = self._files.fill_synced(fd, body, modified_ns)
+        finally:
+            os.close(fd)
+        return _etag(_size(body), modified_ns) if named else self._create(path, body)
+
     def _replace(self, path: Path, body: Body | Sequence[Body], expected: ETag | None) -> ETag:
         try:
             old = self._stat(path)
@@ -134,6 +169,9 @@ class LocalStore:
             self._stat(path)
         except (FileNotFoundError, NotADirectoryError):
             return
+        reserved = self._reserved.pop(path, None)
+        if reserved is not None:
+            os.close(reserved)
         self._files.unlink(path)
         try:
             self._files.sync_folder(path.parent)

@@ -31,6 +31,9 @@ class MemoryStore:
         await self._begin(key)
         return self._store(key, body)
 
+    async def reserve(self, keys: Sequence[Key]) -> bool:
+        return False
+
     async def create(self, key: Key, body: Body) -> ETag:
         await self._begin(key)
         if key in self._objects:

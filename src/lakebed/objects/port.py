@@ -33,6 +33,12 @@ class ObjectStore(Protocol):
         """Store the object, replacing what was there. Several buffers make one object; large ones go in parts."""
         ...
 
+    async def reserve(self, keys: Sequence[Key]) -> bool:
+        """Take names that will be `put` before long; False where that would save nothing. Until a reserved object has been
+        put it may be seen empty or in part: only for names that nobody knows yet.
+        """
+        ...
+
     async def create(self, key: Key, body: Body) -> ETag:
         """Store the object only if the name is free; else `Exists`. Readers see all of it or nothing."""
         ...

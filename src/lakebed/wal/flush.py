@@ -32,11 +32,13 @@ class Request:
 class Flush:
     """Requests on their way through one object. `put` gets None when it is durable, or what went wrong."""
 
-    def __init__(self, requests: list[Request], zone: str, domain: int, clock: Clock, publish: Publish) -> None:
+    def __init__(
+        self, object_id: UUID, requests: list[Request], zone: str, domain: int, clock: Clock, publish: Publish
+    ) -> None:
         self._requests = requests
         self._domain = domain
         self._publish = publish
-        self._object_id: UUID = clock.uuid7()
+        self._object_id = object_id
         self._lent = False
         self.began_s = clock.monotonic_s()
         self.segment = object_path(zone, domain, self._object_id)

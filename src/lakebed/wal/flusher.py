@@ -19,6 +19,7 @@ from lakebed.objects import ObjectStore
 from lakebed.wal.budget import Budget
 from lakebed.wal.flush import Flush, Request
 from lakebed.wal.measures import WalMetrics
+from lakebed.wal.names import Names
 from lakebed.wal.outcomes import Appended, Piece, Publish, Verdicts
 from lakebed.wal.paths import check_zone
 from lakebed.wal.tail import TailCache
@@ -58,6 +59,7 @@ class Flusher:
         self._budget = budget
         self._domain = domain
         self._zone = check_zone(zone)
+        self._names = Names(store, self._zone, domain, clock, settings.names_ahead)
         self._clock = clock
         self._settings = settings
         self._linger_s = settings.flush_linger_s if settings.flush_linger_s is not None else linger_s
@@ -100,6 +102,7 @@ class Flusher:
             await asyncio.sleep(0)
         self._arrived.set()
         await self._commits
+        await self._names.close()
 
     def _consider(self) -> None:
         """Begin a flush if it is time: nothing is being written, enough has gathered, or it has waited long enough."""
@@ -130,7 +133,7 @@ class Flusher:
 
     def _start(self) -> None:
         self._overdue = False
-        flush = Flush(self._gather(), self._zone, self._domain, self._clock, self._publish)
+        flush = Flush(self._names.take(), self._gather(), self._zone, self._domain, self._clock, self._publish)
         self._sealed.append(flush)
         self._arrived.set()
         task = self._loop.create_task(self._put(flush))

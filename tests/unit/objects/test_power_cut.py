@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from pathlib import Path
 
@@ -97,6 +98,33 @@ async def test_power_cut_at_every_step_keeps_what_was_answered(tmp_path: Path, s
         disk.cut(None if seed is None else random.Random(f"{seed}-{step}").random)
         await _compare(LocalStore(root, files=disk.files()), answered, begun)
         if ended:
+            return
+    raise AssertionError(f"the work takes more than {STEPS_MAX} steps")
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2, 3])
+async def test_power_cut_at_every_step_keeps_what_was_put_under_reserved_names(
+    tmp_path: Path, seed: int | None
+) -> None:
+    """What was not put yet may be there empty or in part: nobody knows its name."""
+    keys = ["a/one", "a/two", "b/three"]
+    for step in range(STEPS_MAX):
+        root = tmp_path / f"root-{step}"
+        disk = PowerCutDisk(root, tmp_path / f"scratch-{step}")
+        disk.fail_at(step)
+        store, answered = LocalStore(root, files=disk.files()), []
+        with contextlib.suppress(PowerLost):
+            await store.reserve(keys)
+            for key in keys:
+                await store.put(key, key.encode())
+                answered.append(key)
+        disk.cut(None if seed is None else random.Random(f"{seed}-{step}").random)
+        after = LocalStore(root, files=disk.files())
+        for key in answered:
+            assert (await after.get(key))[0] == key.encode()
+        for key in keys:
+            await after.put(key, b"after")
+        if answered == keys:
             return
     raise AssertionError(f"the work takes more than {STEPS_MAX} steps")
 
