@@ -1,8 +1,8 @@
 """A folder as an object store.
 
 An object is a file that gets its name only when it is whole and synced, and is never changed afterwards: readers see
-one version or another, never a mixture. Only a reserved name is there before its object is whole. Whoever replaces or removes an object holds its lock; whoever creates one needs
-none, because a name can be given only once.
+one version or another, never a mixture. Only a reserved name is there before its object is whole. Whoever replaces or
+removes an object holds its lock; whoever creates one needs none, because a name can be given only once.
 """
 
 from __future__ import annotations
