@@ -4,8 +4,8 @@ Lakebed syncs to disk before each acknowledgement; Kafka, with its defaults, doe
 ratio of two runs that follow each other at once, and of these the median: whatever else the machine does hits both.
 
 Records have no keys, and the client puts them where it likes, as it does by default. When it is told to give each record to the
-next partition, neighbours in its memory belong to different batches and it soon waits for its own memory more than for a
-broker; these figures stand beside the others, without a bar.
+next partition, it soon spends twice the time on a record, whoever the broker is: probably because neighbours in its memory then
+belong to different batches. These figures stand beside the others, without a bar.
 """
 
 from __future__ import annotations
