@@ -17,28 +17,17 @@ _PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True)
-class Peer:
-    """A running broker: where clients find it, the session that holds all its processes, and where it tells of itself."""
+class Session:
+    """All processes that were started with one."""
 
-    name: str
-    bootstrap: str
     session: int
-    http: str = ""
-
-    def create_topic(self, name: str, partitions: int) -> None:
-        admin = self._admin()  # an admin that nobody holds gives up what it was asked
-        admin.create_topics([NewTopic(name, partitions)], operation_timeout=_PATIENCE_S)[name].result(_PATIENCE_S)
-
-    def delete_topic(self, name: str) -> None:
-        admin = self._admin()
-        admin.delete_topics([name], operation_timeout=_PATIENCE_S)[name].result(_PATIENCE_S)
 
     def cpu_s(self) -> float:
-        """Processor seconds of all its processes so far."""
+        """Processor seconds of all of them so far."""
         return sum(_cpu_s(stat) for stat in self._stats())
 
     def peak_rss_mb(self) -> float:
-        """The most memory that each of its processes ever held, added up; what they share counts for each."""
+        """The most memory that each of them ever held, added up; what they share counts for each."""
         return sum(_peak_rss_mb(int(stat[0])) for stat in self._stats())
 
     def _stats(self) -> list[list[str]]:
@@ -53,6 +42,28 @@ class Peer:
                         stats.append(fields)
         return stats
 
+
+@dataclass(frozen=True)
+class Peer(Session):
+    """A running broker: where clients find it, where its data are, and where it tells of itself."""
+
+    name: str
+    bootstrap: str
+    folder: Path
+    http: str = ""
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        admin = self._admin()  # an admin that nobody holds gives up what it was asked
+        admin.create_topics([NewTopic(name, partitions)], operation_timeout=_PATIENCE_S)[name].result(_PATIENCE_S)
+
+    def delete_topic(self, name: str) -> None:
+        admin = self._admin()
+        admin.delete_topics([name], operation_timeout=_PATIENCE_S)[name].result(_PATIENCE_S)
+
+    def kept_bytes(self) -> int:
+        """What is in its folder."""
+        return sum(_size_bytes(Path(at) / name) for at, _, names in os.walk(self.folder) for name in names)
+
     def _admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
@@ -62,7 +73,7 @@ def kafka(folder: Path, configs: Mapping[str, str] | None = None, *, synced: boo
     """Apache Kafka with its defaults, or syncing every append."""
     name = "kafka-synced" if synced else "kafka"
     with kafka_server(folder / name, {**(SYNCED if synced else {}), **(configs or {})}) as server:
-        yield Peer(name, server.bootstrap, server.pid)
+        yield Peer(server.pid, name, server.bootstrap, folder / name)
 
 
 @contextlib.contextmanager
@@ -70,7 +81,15 @@ def lakebed(folder: Path, environment: Mapping[str, str] | None = None, *, worke
     """Lakebed on a folder, with its defaults, in so many processes."""
     command = ("broker", "--workers", str(workers))
     with lakebed_server(folder / "lakebed", command=command, environment=environment) as server:
-        yield Peer("lakebed", server.bootstrap, server.pid, server.http)
+        yield Peer(server.pid, "lakebed", server.bootstrap, folder / "lakebed", server.http)
+
+
+def _size_bytes(file: Path) -> int:
+    """On the disk; nothing, when it is gone by now."""
+    try:
+        return file.stat().st_blocks * 512
+    except FileNotFoundError:
+        return 0
 
 
 def _cpu_s(stat: list[str]) -> float:

@@ -16,6 +16,7 @@ import functools
 import os
 import shutil
 import statistics
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -29,8 +30,12 @@ from bench.scratch import scratch
 
 PARTITIONS, MANY_PARTITIONS = 10, 1000
 _RUN_BYTES_MAX, _BURST_BYTES, _TAIL_BYTES = 5e9, 1e9, 40e6
-_ROOM_BYTES = 45e9
-"""What the runs of both brokers may take at a time: they delete late."""
+_ROOM_BYTES, _LEFT_BYTES = 12e9, 1.5e9
+"""What a run may need, and what of the runs before may still be there when it begins."""
+_DELETED_S = 300.0
+_LAKEBED = {"LAKEBED__WAL__GC_GRACE": "1s", "LAKEBED__STREAMS__RETENTION_INTERVAL": "2s"}
+_KAFKA = {"log.segment.delete.delay.ms": "1000"}
+"""Both brokers delete at once what they would keep for a while: no run is to pay for another one's clean-up."""
 
 
 @dataclass(frozen=True)
@@ -96,16 +101,21 @@ class Course:
 def run(quick: bool) -> list[Figure]:
     """All figures of this part."""
     scale = QUICK if quick else FULL
-    with scratch() as folder, lakebed(folder) as ours, kafka(folder) as theirs:
+    with scratch() as folder, lakebed(folder, _LAKEBED) as ours, kafka(folder, _KAFKA) as theirs:
         if not quick and shutil.disk_usage(folder).free < _ROOM_BYTES:
             raise SystemExit(f"streams need {_ROOM_BYTES / 1e9:.0f} GB of disk; set LAKEBED_BENCH_DIR, or QUICK=1")
         figures, rate = _throughput(scale, ours, theirs)
         peaks_mb = [ours.peak_rss_mb()]
     # Brokers that have nothing to delete: whom the clean-up of gigabytes hits would be chance.
-    with scratch() as folder, lakebed(folder) as ours, kafka(folder) as theirs, kafka(folder, synced=True) as synced:
+    with (
+        scratch() as folder,
+        lakebed(folder, _LAKEBED) as ours,
+        kafka(folder, _KAFKA) as theirs,
+        kafka(folder, _KAFKA, synced=True) as synced,
+    ):
         figures += _latency(scale, rate, ours, synced, theirs)
         peaks_mb.append(ours.peak_rss_mb())
-    with scratch() as folder, lakebed(folder) as ours, kafka(folder) as theirs:
+    with scratch() as folder, lakebed(folder, _LAKEBED) as ours, kafka(folder, _KAFKA) as theirs:
         figures += _partitions(scale, ours, theirs)
         peaks_mb.append(ours.peak_rss_mb())
     figures.append(Figure("peak_rss_mb", max(peaks_mb), "all processes, under the loads above", 600, at_least=False))
@@ -257,6 +267,12 @@ def _in_turn(turn: int, *peers: Peer) -> Sequence[Peer]:
 
 @contextlib.contextmanager
 def _topic(peer: Peer, name: str, partitions: int = PARTITIONS) -> Iterator[str]:
+    """A topic for one run; afterwards, wait until hardly anything of it is left."""
     peer.create_topic(name, partitions)
     yield name
     peer.delete_topic(name)
+    deadline_s = time.monotonic() + _DELETED_S
+    while peer.kept_bytes() > _LEFT_BYTES:
+        if time.monotonic() > deadline_s:
+            raise SystemExit(f"{peer.name} still has {peer.kept_bytes() / 1e9:.1f} GB of a topic that was deleted")
+        time.sleep(1)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.peers import Peer
+from bench.peers import Session
 
 _STOP_S = 20.0
 _DAEMON = b"-m\0lakebed.pipeline.daemon\0"
@@ -40,14 +40,14 @@ class Program:
         return line.strip()
 
     def cpu_s(self) -> float:
-        return Peer("program", "", self.process.pid).cpu_s()
+        return Session(self.process.pid).cpu_s()
 
     def task_cpu_s(self) -> float:
         """Of the processes alone in which Spark runs Python tasks."""
         return sum(_cpu_s(pid) for pid in _task_processes(self.process.pid))
 
     def peak_rss_mb(self) -> float:
-        return Peer("program", "", self.process.pid).peak_rss_mb()
+        return Session(self.process.pid).peak_rss_mb()
 
 
 def _task_processes(session: int) -> list[int]:
