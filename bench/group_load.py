@@ -270,12 +270,11 @@ class ConsumerMember:
         return answer.assignment is not None
 
 
-def commit_frame(member: ClassicMember, partitions: Sequence[int]) -> bytes:
+def commit_frame(member: ClassicMember, partitions: Sequence[int], offset: int) -> bytes:
     """An OffsetCommit, ready to be sent again and again."""
     plan = member.group.plan
     offsets = [
-        offset_commit.OffsetCommitRequestPartition(partition_index=each, committed_offset=1_000_000 + each)
-        for each in partitions
+        offset_commit.OffsetCommitRequestPartition(partition_index=each, committed_offset=offset) for each in partitions
     ]
     request = offset_commit.OffsetCommitRequest(
         group_id=plan.group,

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import TypeAlias
 
 import uvloop
@@ -27,6 +28,8 @@ MEMBERS, PARTITIONS, COMMITTERS, GROUPS = 100, 100, 100, 10
 IN_FLIGHT = 5
 SESSION_MS, QUIET_SESSION_MS, BEAT_S = 1_000, 60_000, 0.1
 _TOPIC = "read"
+_OFFSETS = range(1_000_000, 1_000_007)
+"""What a member commits in turn: the same offset again would be nothing to write."""
 _PATIENCE_S = 60.0
 
 MemberKind: TypeAlias = type[ClassicMember] | type[ConsumerMember]
@@ -203,13 +206,13 @@ async def _commit_rate(peer: Peer, load: Load, name: str, seconds: float) -> Rat
         async def commit(number: int, until_s: float) -> None:
             member, answer = members[number], b""
             places = [(number * load.offsets + each) % PARTITIONS for each in range(load.offsets)]
-            frame = commit_frame(member, places)
-            waiting = deque(member.link.send(frame) for _ in range(load.in_flight))
+            frames = cycle([commit_frame(member, places, offset) for offset in _OFFSETS])
+            waiting = deque(member.link.send(next(frames)) for _ in range(load.in_flight))
             while waiting:
                 answer = await waiting.popleft()
                 counts[number] += 1
                 if time.monotonic() < until_s:
-                    waiting.append(member.link.send(frame))
+                    waiting.append(member.link.send(next(frames)))
             committed(answer)
 
         began_s, server_s, client_s = time.monotonic(), peer.cpu_s(), time.process_time()

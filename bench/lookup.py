@@ -15,7 +15,7 @@ from lakebed.records import BatchSummary, pack_summaries
 from lakebed.streams import domain_registry, locate
 
 _STREAM, _RECORDS, _BATCH_BYTES = 1, 10, 1064
-_PER_COMMIT, _TURNS = 5000, 7
+_PER_COMMIT, _TURNS = 5000, 41
 
 
 async def lookup_cost(folder: Path, large: int, lookups: int) -> Figure:
@@ -23,8 +23,9 @@ async def lookup_cost(folder: Path, large: int, lookups: int) -> Figure:
     small_log, large_log = await _filled(folder / "small", 1000), await _filled(folder / "large", large)
     ratios = []
     for turn in range(_TURNS):
-        on_large = _seconds(large_log, large, lookups, turn)
-        ratios.append(on_large / _seconds(small_log, 1000, lookups, turn))
+        sides = [(large_log, large), (small_log, 1000)]
+        took_s = {entries: _seconds(log, entries, lookups, turn) for log, entries in sides[:: 1 if turn % 2 else -1]}
+        ratios.append(took_s[large] / took_s[1000])
     each_us = _seconds(large_log, large, lookups, _TURNS) / lookups * 1e6
     await small_log.close()
     await large_log.close()

@@ -45,11 +45,10 @@ class Session:
 
 @dataclass(frozen=True)
 class Peer(Session):
-    """A running broker: where clients find it, where its data are, and where it tells of itself."""
+    """A running broker: where clients find it, and where it tells of itself."""
 
     name: str
     bootstrap: str
-    folder: Path
     http: str = ""
 
     def create_topic(self, name: str, partitions: int) -> None:
@@ -60,10 +59,6 @@ class Peer(Session):
         admin = self._admin()
         admin.delete_topics([name], operation_timeout=_PATIENCE_S)[name].result(_PATIENCE_S)
 
-    def kept_bytes(self) -> int:
-        """What is in its folder."""
-        return sum(_size_bytes(Path(at) / name) for at, _, names in os.walk(self.folder) for name in names)
-
     def _admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
@@ -73,7 +68,7 @@ def kafka(folder: Path, configs: Mapping[str, str] | None = None, *, synced: boo
     """Apache Kafka with its defaults, or syncing every append."""
     name = "kafka-synced" if synced else "kafka"
     with kafka_server(folder / name, {**(SYNCED if synced else {}), **(configs or {})}) as server:
-        yield Peer(server.pid, name, server.bootstrap, folder / name)
+        yield Peer(server.pid, name, server.bootstrap)
 
 
 @contextlib.contextmanager
@@ -81,15 +76,7 @@ def lakebed(folder: Path, environment: Mapping[str, str] | None = None, *, worke
     """Lakebed on a folder, with its defaults, in so many processes."""
     command = ("broker", "--workers", str(workers))
     with lakebed_server(folder / "lakebed", command=command, environment=environment) as server:
-        yield Peer(server.pid, "lakebed", server.bootstrap, folder / "lakebed", server.http)
-
-
-def _size_bytes(file: Path) -> int:
-    """On the disk; nothing, when it is gone by now."""
-    try:
-        return file.stat().st_blocks * 512
-    except FileNotFoundError:
-        return 0
+        yield Peer(server.pid, "lakebed", server.bootstrap, server.http)
 
 
 def _cpu_s(stat: list[str]) -> float:

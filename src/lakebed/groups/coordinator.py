@@ -20,14 +20,15 @@ from lakebed.groups.effects import Answer, Effect, Fence, Step, Timer, Turn
 from lakebed.groups.growing import Growing
 from lakebed.groups.idle import delete_refusal, is_idle
 from lakebed.groups.keys import group_ids, has_offsets, offset_entries, slot_of
+from lakebed.groups.known import Known
 from lakebed.groups.ledger import Ledger
 from lakebed.groups.loading import load_group
-from lakebed.groups.offset_repeats import OffsetRepeat, commit_again, holds, repeat_of
+from lakebed.groups.offset_repeats import OffsetRepeat, commit_again, holds, is_known, repeat_of
 from lakebed.groups.offsets import FetchedOffsets, Group, OffsetCommit, OffsetFetch
 from lakebed.groups.records import Phase, Place
 from lakebed.groups.settings import GroupSettings
 from lakebed.groups.topics import Topics
-from lakebed.kernel import View
+from lakebed.kernel import View, fence_token
 from lakebed.protocol import (
     ErrorCode,
     consumer_group_describe,
@@ -175,7 +176,8 @@ class Coordinator:
     def commit_offsets(self, request: OffsetCommit, caller: Caller) -> Step:
         """OffsetCommit; the answer is an `OffsetAnswer`. It goes with the one before while that is gathered: the same step."""
         turn, step = self._grown(request.group_id)
-        offsets.commit(self._group(request.group_id, turn), turn, self._settings, request, caller)
+        group, known = self._group(request.group_id, turn), self._known(request.group_id, turn.now_ms)
+        offsets.commit(group, turn, self._settings, request, caller, known)
         return self._growing_step(turn, step)
 
     def repeat_of(self, request: OffsetCommit, version: int) -> OffsetRepeat | None:
@@ -191,6 +193,9 @@ class Coordinator:
         if group_id in self._loading or not holds(repeat, self._groups.get(group_id)):
             return None
         turn, step = self._grown(group_id)
+        known = self._known(group_id, turn.now_ms)
+        if known is not None and is_known(repeat, known, numbers, leader_epochs):
+            return None
         commit_again(repeat, turn, numbers, leader_epochs, ticket)
         return self._growing_step(turn, step)
 
@@ -331,6 +336,13 @@ class Coordinator:
             return self._turn(group_id), None
         found[0].now_ms = self._clock.now_ms()
         return found
+
+    def _known(self, group_id: str, now_ms: int) -> Known | None:
+        """What need not be committed again; None while something of the group is under way, or another leads it."""
+        view, fence = self._view(), self._fence
+        if self._ledger.is_open(group_id) or fence_token(view, fence.resource) != fence.token:
+            return None
+        return Known(view, now_ms, self._settings.offsets_retention_ms)
 
     def _growing_step(self, turn: Turn, step: Step | None) -> Step:
         if step is not None:

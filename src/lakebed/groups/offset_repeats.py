@@ -14,6 +14,7 @@ from lakebed.groups.classic_group import ClassicGroup, Member
 from lakebed.groups.consumer_group import ConsumerGroup, ConsumerMember
 from lakebed.groups.effects import Arm, Timer, TimerKind, Turn
 from lakebed.groups.keys import offset_keys
+from lakebed.groups.known import Known
 from lakebed.groups.offsets import EPOCH_AWARE_COMMIT_VERSION, Group, OffsetCommit
 from lakebed.groups.records import ClassicRecord, OffsetRecord, Phase, encode
 from lakebed.groups.settings import GroupSettings
@@ -74,6 +75,11 @@ def holds(repeat: OffsetRepeat, group: Group | None) -> bool:
             and (instance_id is None or group.statics.get(instance_id) == repeat.member_id)
         )
     return isinstance(member, ConsumerMember) and member.epoch == repeat.epoch
+
+
+def is_known(repeat: OffsetRepeat, known: Known, offsets: Sequence[int], leader_epochs: Sequence[int]) -> bool:
+    """Whether there is nothing to store."""
+    return all(map(known.has, repeat.keys, offsets, leader_epochs, repeat.metadata))
 
 
 def commit_again(

@@ -17,6 +17,7 @@ from lakebed.groups.classic_members import check_offset_commit
 from lakebed.groups.consumer_group import ConsumerGroup
 from lakebed.groups.effects import TimerKind, Turn
 from lakebed.groups.keys import offset_entries, offset_key, offset_keys
+from lakebed.groups.known import Known
 from lakebed.groups.records import OffsetRecord, Phase, Place, decode_offset, encode
 from lakebed.groups.settings import GroupSettings
 from lakebed.groups.topics import Topics
@@ -72,8 +73,15 @@ class FetchedOffsets(msgspec.Struct, frozen=True):
     found: Mapping[Place, OffsetRecord]
 
 
-def commit(group: Group | None, turn: Turn, settings: GroupSettings, request: OffsetCommit, caller: Caller) -> None:
-    """Store offsets, all in one step, but for those whose metadata is too long."""
+def commit(
+    group: Group | None,
+    turn: Turn,
+    settings: GroupSettings,
+    request: OffsetCommit,
+    caller: Caller,
+    known: Known | None = None,
+) -> None:
+    """Store offsets, all in one step, but for those whose metadata is too long, or that are `known`."""
     code = _commit_refusal(group, request, caller.version)
     if code:
         turn.answer(caller.ticket, OffsetAnswer(code, {}))
@@ -89,9 +97,11 @@ def commit(group: Group | None, turn: Turn, settings: GroupSettings, request: Of
         if not code and metadata and len(metadata.encode()) > settings.offset_metadata_bytes_max:
             code = ErrorCode.OFFSET_METADATA_TOO_LARGE
         codes[place] = code
-        if not code:
-            record = OffsetRecord(each.offset, now_ms, each.leader_epoch, metadata, expires_ms)
-            changes[keys(*place)] = encode(record)
+        if code:
+            continue
+        key = keys(*place)
+        if expires_ms >= 0 or known is None or not known.has(key, each.offset, each.leader_epoch, metadata):
+            changes[key] = encode(OffsetRecord(each.offset, now_ms, each.leader_epoch, metadata, expires_ms))
     turn.answer(caller.ticket, OffsetAnswer(ErrorCode.NONE, codes))
 
 

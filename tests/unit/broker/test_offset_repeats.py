@@ -182,11 +182,25 @@ async def test_repeat_for_a_topic_that_was_deleted_is_refused(broker: Running) -
         assert await commit(wire, me, 9) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-async def test_repeat_to_a_leader_that_is_fenced_in_the_log_is_refused(broker: Running) -> None:
+@pytest.mark.parametrize("offset", [2, 9])
+async def test_repeat_to_a_leader_that_is_fenced_in_the_log_is_refused(broker: Running, offset: int) -> None:
     async with member(broker) as (wire, me):
         await repeat(wire, me)
         context = broker.app.dispatcher._context
         log, resource = context.domains[0].log, slot_resource(slot_of(GROUP, context.groups.count))
         await take_fence(log, resource, fence_token(log.current, resource) + 1, "a later holder")
-        assert await commit(wire, me, 9) == {ErrorCode.NOT_COORDINATOR}
-        assert await commit(wire, me, 9) <= {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+        assert await commit(wire, me, offset) == {ErrorCode.NOT_COORDINATOR}
+        assert await commit(wire, me, offset) <= {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+
+
+async def test_consumer_with_nothing_new_costs_the_log_nothing(broker: Running) -> None:
+    async with member(broker) as (wire, me):
+        await repeat(wire, me)
+        log = broker.app.dispatcher._context.domains[0].log
+        before = log.current.version
+        for _ in range(20):
+            assert await commit(wire, me, 2) == {ErrorCode.NONE}
+        assert log.current.version == before
+        assert await commit(wire, me, 3) == {ErrorCode.NONE}
+        assert log.current.version == before + 1
+        assert await fetched(wire, GROUP) == {(TOPIC, 0): 3}
