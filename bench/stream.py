@@ -33,7 +33,7 @@ _ROOM_BYTES = 45e9
 """What the runs of both brokers may take at a time."""
 _LAKEBED = {"LAKEBED__WAL__GC_GRACE": "1m"}
 """What is deleted goes after a minute, as Kafka's does: so the memory for files is full of older records all the time, as it is
-on a server that has run for a while. When both deleted at once Kafka was faster: memory that was just freed is quick.
+on a server that has run for a while. When both deleted at once Kafka was faster, probably because of memory just freed.
 """
 
 
