@@ -79,7 +79,7 @@ def commit(
     settings: GroupSettings,
     request: OffsetCommit,
     caller: Caller,
-    known: Known | None = None,
+    known: Known | None,
 ) -> None:
     """Store offsets, all in one step, but for those whose metadata is too long, or that are `known`."""
     code = _commit_refusal(group, request, caller.version)
