@@ -18,6 +18,9 @@ from lakebed.wal.format import plain_memory
 SMALLEST_BYTES = 512 * 1024
 """Below this, plain memory serves: caches of many small objects must not hold many large buffers."""
 _STEP_BYTES = 512 * 1024
+_LARGE_PAGE_BYTES = 2 * 1024 * 1024
+"""Linux puts a mapping where large pages fit if its size is a multiple of theirs. For less than three quarters of one that would
+be a waste."""
 _LOOKS, _LENT_LOOKS = 48, 4
 """The oldest are looked through for one that fits; behind a few that are lent there is hardly a free one."""
 
@@ -35,7 +38,8 @@ class ObjectBuffers:
         """`size` bytes to write to, with anything in them; theirs who hold the view or a view of it."""
         if size < SMALLEST_BYTES:
             return plain_memory(size)
-        room = -(-size // _STEP_BYTES) * _STEP_BYTES
+        step = _LARGE_PAGE_BYTES if size > _LARGE_PAGE_BYTES * 3 // 4 else _STEP_BYTES
+        room = -(-size // step) * step
         return memoryview(self._again(room) or self._fresh(room))[:size]
 
     @property

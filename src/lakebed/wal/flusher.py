@@ -27,9 +27,9 @@ from lakebed.wal.tail import TailCache
 BATCHES_MAX = 8000
 """Of one object, so that its commit stays within the kernel's limit."""
 
-_BESIDE_BYTES = 1_000_000
-"""Worth an object of its own beside those being written, where starting one costs little: producers have only so much on
-the way, and wait for all of it."""
+_BESIDE_MIN_BYTES, _BESIDE_MAX_BYTES = 250_000, 1_000_000
+"""Where starting an object costs little, half the size of the last one is worth its own beside those being written, within these
+limits: producers have only so much on the way, and wait for all of it."""
 
 _RETRY_FIRST_S, _RETRY_MAX_S = 0.01, 1.0
 
@@ -63,7 +63,7 @@ class Flusher:
         self._clock = clock
         self._settings = settings
         self._linger_s = settings.flush_linger_s if settings.flush_linger_s is not None else linger_s
-        self._enough_bytes = settings.flush_bytes if self._linger_s else min(settings.flush_bytes, _BESIDE_BYTES)
+        self._enough_bytes = settings.flush_bytes if self._linger_s else self._worth_its_own(settings.flush_bytes)
         self._metrics = metrics or WalMetrics.unseen(clock)
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Request] = deque()
@@ -134,11 +134,16 @@ class Flusher:
     def _start(self) -> None:
         self._overdue = False
         flush = Flush(self._names.take(), self._gather(), self._zone, self._domain, self._clock, self._publish)
+        if not self._linger_s:
+            self._enough_bytes = self._worth_its_own(flush.size_bytes // 2)
         self._sealed.append(flush)
         self._arrived.set()
         task = self._loop.create_task(self._put(flush))
         self._puts.add(task)
         task.add_done_callback(self._landed)
+
+    def _worth_its_own(self, size_bytes: int) -> int:
+        return min(max(size_bytes, _BESIDE_MIN_BYTES), _BESIDE_MAX_BYTES, self._settings.flush_bytes)
 
     def _gather(self) -> list[Request]:
         """The next requests, up to the limits of one object, at least one."""

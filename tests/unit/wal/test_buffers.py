@@ -53,9 +53,17 @@ def test_no_more_is_kept_than_allowed() -> None:
 
 def test_free_buffer_that_is_a_little_too_large_serves() -> None:
     buffers = ObjectBuffers(16 * MB)
-    first = address(buffers.take(3 * MB))
-    assert address(buffers.take(2 * MB)) == first
-    assert address(buffers.take(MB)) != first
+    first = address(buffers.take(6 * MB))
+    assert address(buffers.take(4 * MB)) == first
+    assert address(buffers.take(2 * MB)) != first
+
+
+def test_what_nearly_fills_large_pages_gets_whole_ones() -> None:
+    buffers = ObjectBuffers(16 * MB)
+    held = [buffers.take(MB + MB // 2 + 1)]
+    assert buffers.known_bytes == 2 * MB
+    held.append(buffers.take(MB + 1))
+    assert buffers.known_bytes == 2 * MB + MB + MB // 2
 
 
 def test_free_buffers_make_way_for_another_size() -> None:

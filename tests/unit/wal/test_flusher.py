@@ -76,6 +76,25 @@ async def test_full_buffer_starts_another_object_before_the_first_is_written() -
         assert [(await future)[0].base_offset for future in futures] == [0, 1, 2, 3]
 
 
+async def test_what_is_half_as_large_as_the_last_object_does_not_wait_for_it() -> None:
+    store = GatedStore()
+    async with memory_plane(store) as plane:
+        (stream,) = (await plane.topic()).streams
+        futures = [plane.domain.append([piece(stream, batch(bytes(800_000)))])]
+        await store.until_waiting(1)
+        futures.append(plane.domain.append([piece(stream, batch(bytes(390_000)))]))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(store.gates) == 1
+        futures.append(plane.domain.append([piece(stream, batch(bytes(20_000)))]))
+        await store.until_waiting(2)
+        store.open = True
+        for gate in store.gates:
+            gate.set()
+        assert [(await future)[0].base_offset for future in futures] == [0, 1, 2]
+        assert len(await objects(store)) == 2
+
+
 async def test_later_object_written_first_is_still_published_second() -> None:
     store = GatedStore()
     settings = WalSettings(flush_bytes=ByteCount(1000), puts_in_flight=2)
