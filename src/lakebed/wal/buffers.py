@@ -19,8 +19,7 @@ SMALLEST_BYTES = 512 * 1024
 """Below this, plain memory serves: caches of many small objects must not hold many large buffers."""
 _STEP_BYTES = 512 * 1024
 _LARGE_PAGE_BYTES = 2 * 1024 * 1024
-"""Linux puts a mapping where large pages fit if its size is a multiple of theirs. For less than three quarters of one that would
-be a waste."""
+"""Linux puts a mapping where large pages fit if its size is a multiple of theirs."""
 _LOOKS, _LENT_LOOKS = 48, 4
 """The oldest are looked through for one that fits; behind a few that are lent there is hardly a free one."""
 
@@ -38,8 +37,7 @@ class ObjectBuffers:
         """`size` bytes to write to, with anything in them; theirs who hold the view or a view of it."""
         if size < SMALLEST_BYTES:
             return plain_memory(size)
-        step = _LARGE_PAGE_BYTES if size > _LARGE_PAGE_BYTES * 3 // 4 else _STEP_BYTES
-        room = -(-size // step) * step
+        room = _room_for(size)
         return memoryview(self._again(room) or self._fresh(room))[:size]
 
     @property
@@ -79,6 +77,12 @@ class ObjectBuffers:
             self._known_bytes += room
             self._known.append(buffer)
         return buffer
+
+
+def _room_for(size: int) -> int:
+    """Whole large pages, unless more than a quarter of them would be wasted."""
+    large = -(-size // _LARGE_PAGE_BYTES) * _LARGE_PAGE_BYTES
+    return large if large - size <= large // 4 else -(-size // _STEP_BYTES) * _STEP_BYTES
 
 
 def _is_seen(buffer: mmap.mmap) -> bool:

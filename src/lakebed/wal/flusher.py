@@ -63,7 +63,7 @@ class Flusher:
         self._clock = clock
         self._settings = settings
         self._linger_s = settings.flush_linger_s if settings.flush_linger_s is not None else linger_s
-        self._enough_bytes = settings.flush_bytes if self._linger_s else self._worth_its_own(settings.flush_bytes)
+        self._enough_bytes: int = settings.flush_bytes
         self._metrics = metrics or WalMetrics.unseen(clock)
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Request] = deque()
@@ -135,15 +135,13 @@ class Flusher:
         self._overdue = False
         flush = Flush(self._names.take(), self._gather(), self._zone, self._domain, self._clock, self._publish)
         if not self._linger_s:
-            self._enough_bytes = self._worth_its_own(flush.size_bytes // 2)
+            half = min(max(flush.size_bytes // 2, _BESIDE_MIN_BYTES), _BESIDE_MAX_BYTES)
+            self._enough_bytes = min(half, self._settings.flush_bytes)
         self._sealed.append(flush)
         self._arrived.set()
         task = self._loop.create_task(self._put(flush))
         self._puts.add(task)
         task.add_done_callback(self._landed)
-
-    def _worth_its_own(self, size_bytes: int) -> int:
-        return min(max(size_bytes, _BESIDE_MIN_BYTES), _BESIDE_MAX_BYTES, self._settings.flush_bytes)
 
     def _gather(self) -> list[Request]:
         """The next requests, up to the limits of one object, at least one."""

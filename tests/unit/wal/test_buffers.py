@@ -60,10 +60,13 @@ def test_free_buffer_that_is_a_little_too_large_serves() -> None:
 
 def test_what_nearly_fills_large_pages_gets_whole_ones() -> None:
     buffers = ObjectBuffers(16 * MB)
-    held = [buffers.take(MB + MB // 2 + 1)]
-    assert buffers.known_bytes == 2 * MB
-    held.append(buffers.take(MB + 1))
-    assert buffers.known_bytes == 2 * MB + MB + MB // 2
+    held: list[memoryview] = []
+    rooms = []
+    for size in (MB + MB // 2, 3 * MB, MB + 1, 2 * MB + 1):
+        before = buffers.known_bytes
+        held.append(buffers.take(size))
+        rooms.append((buffers.known_bytes - before) / MB)
+    assert rooms == [2, 4, 1.5, 2.5]
 
 
 def test_free_buffers_make_way_for_another_size() -> None:
