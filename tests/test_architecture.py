@@ -28,7 +28,7 @@ ROWS = (
     ("kernel",),
     ("protocol", "records", "objects"),
     ("config", "observe"),
-    ("clock",),
+    ("clock", "jit"),
     ("errors",),
     ("lakebed",),
 )
@@ -82,6 +82,7 @@ CLOCKWORK = (
 NEVER = ("pickle", "marshal", "shelve", "dill", "cloudpickle", "yaml.load", "yaml.unsafe_load", "yaml.full_load")
 NEVER_CALLED = {"eval", "exec", "__import__"}
 LAZY_IMPORTERS = {
+    "broker/lanes/__init__.py": "the compiled kernels are imported when they are first used",
     "cli/commands.py": "a command is imported when it is called",
     "objects/oxia_channel.py": "the extra may be missing",
     "pipeline/__init__.py": "Spark and the table libraries are imported when they are first used",
@@ -94,7 +95,7 @@ LAZY_IMPORTERS = {
 PURE_ROOMS = {"protocol", "records", "groups"}
 OUTSIDE_WORLD = {"socket", "ssl", "asyncio", "selectors", "subprocess", "tempfile", "shutil", "urllib", "mmap"}
 FILE_CALLS = {"open", "read_bytes", "read_text", "write_bytes", "write_text"}
-FILE_CALLERS = {"records/jit.py": "names the cache of compiled code after the sources it was compiled from"}
+FILE_CALLERS = {"jit.py": "names the cache of compiled code after the sources it was compiled from"}
 
 FILE_LINES_MAX = 450
 FUNCTION_LINES_MAX = 70

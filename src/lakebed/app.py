@@ -297,7 +297,9 @@ class App:
         watch = ConnectionMetrics(self.metrics, self.clock, lambda: budget.used_bytes)
         self.dispatcher = Dispatcher(context)
         logger = self.logs.logger("broker")
-        return Listener(self.dispatcher, intake, limits, self.clock, watch, logger, kafka.connections_max)
+        return Listener(
+            self.dispatcher, intake, limits, self.clock, watch, logger, kafka.connections_max, kafka.lanes_max
+        )
 
     async def _serve_http(self) -> Address:
         server = HttpServer(Pages(self.health, self.metrics))

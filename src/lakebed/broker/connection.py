@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import msgspec
 
 from lakebed.broker.answers import OVERLAPPING, PARKED, Answer, Deferred, Promise
+from lakebed.broker.connection_ports import Gate, Lane, Repeat, Serve, Watch
 from lakebed.broker.inbox import Frame, Inbox, Intake
 from lakebed.broker.limits import Limits
 from lakebed.clock import Clock
@@ -25,34 +26,8 @@ from lakebed.protocol import SIZE_BYTES, Buffer, Message, RequestHeader, respons
 
 _SLOW_BYTES_PER_S = 50_000
 _WRITE_HIGH_BYTES = 256 * 1024
-
-
-class Serve(Protocol):
-    """Starts a request; raises `Invalid` when it cannot be answered at all."""
-
-    def __call__(self, frame: memoryview, connection: Connection) -> tuple[RequestHeader, Answer]: ...
-
-
-class Repeat(Protocol):
-    """A frame that came before, for when it comes again with other numbers in it."""
-
-    header: RequestHeader
-    """As it was the first time."""
-    size_bytes: int
-    """Of the frame with its size."""
-
-    def take(self, source: memoryview, at: int, connection: Connection, began_s: float) -> bool:
-        """Start the request at `at`, for `Connection.answer_repeat` to come later. False: it is another, or must be read."""
-        ...
-
-
-class Watch(Protocol):
-    """Counts what connections do."""
-
-    def opened(self, connection: Connection) -> None: ...
-    def closed(self, connection: Connection, reason: str) -> None: ...
-    def received(self, header: RequestHeader, size_bytes: int) -> None: ...
-    def answered(self, header: RequestHeader, size_bytes: int, began_s: float) -> None: ...
+_LANE_AFTER = 8
+"""Repeats in a row after which a lane is worth its while."""
 
 
 class _Request(msgspec.Struct, eq=False):
@@ -68,7 +43,15 @@ class Connection(asyncio.BufferedProtocol):
     """The protocol object of one socket. Everything runs on the event loop; nothing here blocks."""
 
     def __init__(
-        self, serve: Serve, intake: Intake, limits: Limits, clock: Clock, watch: Watch, logger: Logger, listener: str
+        self,
+        serve: Serve,
+        intake: Intake,
+        limits: Limits,
+        clock: Clock,
+        watch: Watch,
+        logger: Logger,
+        listener: str,
+        gate: Gate | None = None,
     ) -> None:
         self.listener = listener
         self.peer = self.host = ""
@@ -77,7 +60,9 @@ class Connection(asyncio.BufferedProtocol):
         self._inbox = Inbox(intake)
         self._queue: deque[Frame] = deque()
         self._started: deque[_Request] = deque()
-        self._repeated = 0
+        self._repeated = self._in_a_row = 0
+        self._gate = gate
+        self._lane: Lane | None = None
         self._work: asyncio.Task[Any] | None = None
         self.said: object = None
         self.repeat: Repeat | None = None
@@ -109,6 +94,8 @@ class Connection(asyncio.BufferedProtocol):
         inbox = self._inbox
         if not inbox.received(nbytes):
             return
+        if self._in_a_row >= _LANE_AFTER and self._has_entered():
+            return
         if self.repeat is not None and self._has_room() and self._is_repeated(self.repeat) and not inbox.left:
             inbox.settle()
         else:
@@ -122,6 +109,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._gone = True
+        self._leave_lane()
         self._intake.budget.forget(self)
         self._inbox.drop()
         self._hold(0)
@@ -146,6 +134,7 @@ class Connection(asyncio.BufferedProtocol):
     def drain(self) -> None:
         """Take no more requests; close when those at work are answered."""
         self._draining = True
+        self._leave_lane()
         self._reason = "broker stops"
         self._set_reading(False)
         if self._is_polling():
@@ -156,12 +145,15 @@ class Connection(asyncio.BufferedProtocol):
     def close(self, reason: str) -> None:
         """Close at once, whatever is at work."""
         if not self._gone:
+            self._leave_lane()
             self._reason = reason
             self._transport.abort()
 
     def check(self, now_s: float) -> None:
         """Close the connection if its client idles or dawdles."""
         limits, partial = self._limits, self._inbox.mid_frame_bytes
+        if self._lane is not None:
+            self._active_s = max(self._active_s, self._lane.active_s)
         if not self._client_reads and now_s - self._stuck_since_s > limits.send_timeout_s:
             self.close("client does not read")
         elif self._eof and now_s - self._stuck_since_s > limits.send_timeout_s:
@@ -190,7 +182,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._close_when_done()
 
     def _is_busy(self) -> bool:
-        return bool(self._queue or self._started or self._repeated)
+        lane = self._lane
+        return bool(self._queue or self._started or self._repeated or (lane is not None and lane.on_their_way))
 
     def _is_polling(self) -> bool:
         """Whether all it waits for is something that is parked."""
@@ -202,6 +195,44 @@ class Connection(asyncio.BufferedProtocol):
             self._work.cancel()
         elif self._is_polling() and (awaits := self._started[0].awaits) is not None:
             awaits.cancel()
+
+    # Lanes.
+
+    @property
+    def socket(self) -> int:
+        """Its descriptor, or -1 where it is not a plain socket."""
+        plain = self._transport.get_extra_info("socket")
+        return -1 if plain is None or self._transport.get_extra_info("sslcontext") is not None else int(plain.fileno())
+
+    def _has_entered(self) -> bool:
+        """Whether a lane has what is here, and all that comes, because nothing has come but a repeat for a while."""
+        self._in_a_row = 0
+        waiting = self._is_busy() or self._outgoing or self._transport.get_write_buffer_size()
+        if self._gate is None or self.repeat is None or waiting or self._draining or not self._inbox.left:
+            return False
+        self._lane = lane = self._gate.enter(self, self.repeat)
+        if lane is None:
+            return False
+        self._set_reading(False)
+        lane.feed(self._inbox.take_rest())
+        return True
+
+    def left_lane(self, rest: bytes, on_their_way: int) -> None:
+        """The lane is left, with `rest` not taken; the answers on their way are for `answer_repeat`."""
+        self._lane = None
+        self._repeated += on_their_way
+        self._inbox.put_back(rest)
+        self._receive()
+
+    def _leave_lane(self) -> None:
+        if self._lane is not None:
+            self._repeated += self._lane.leave()
+            self._lane = None
+
+    def write(self, rest: bytes) -> None:
+        """What the lane could not send."""
+        if not self._gone and not self._transport.is_closing():
+            self._transport.write(rest)
 
     # Requests.
 
@@ -219,6 +250,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._held_bytes += frame.size_bytes
                 self._queue.append(frame)
                 self._frames += 1
+                self._in_a_row = 0
                 self._active_s = self._clock.monotonic_s()
                 if self._work is None:
                     self._start()
@@ -243,6 +275,7 @@ class Connection(asyncio.BufferedProtocol):
         inbox.skip(size_bytes)
         self._watch.received(repeat.header, size_bytes - SIZE_BYTES)
         self._repeated += 1
+        self._in_a_row += 1
         self._frames += 1
         self._active_s = now_s
         return True

@@ -114,6 +114,16 @@ class Inbox:
         """Take `count` bytes that are of no use any more."""
         self.at += count
 
+    def take_rest(self) -> bytes:
+        """All that has arrived and is not taken."""
+        rest = bytes(self.source[self.at : self._end])
+        self.source, self.at, self._end = _NOTHING, 0, 0
+        return rest
+
+    def put_back(self, rest: bytes) -> None:
+        """Have `rest` be what has arrived. Nothing else must be here."""
+        self.source, self.at, self._end = memoryview(rest), 0, len(rest)
+
     def settle(self) -> None:
         """Leave the shared buffer to the others."""
         if self.source is not self._intake.scratch:

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import cast
 
-from lakebed.broker.connection import Connection, Serve
+from lakebed.broker.connection import Connection
+from lakebed.broker.connection_ports import Serve
 from lakebed.broker.inbox import Intake
+from lakebed.broker.lanes import LaneGate
 from lakebed.broker.limits import Limits
 from lakebed.broker.metrics import ConnectionMetrics
 from lakebed.clock import Clock
@@ -33,10 +35,13 @@ class Listener:
         metrics: ConnectionMetrics,
         logger: Logger,
         connections_max: int,
+        lanes_max: int = 0,
     ) -> None:
         self._serve, self._intake, self._limits = serve, intake, limits
         self._clock, self._metrics, self._logger = clock, metrics, logger
         self._connections_max = connections_max
+        self._gate = LaneGate(lanes_max, limits.in_flight_max, clock, metrics, logger)
+        metrics.lanes_taken.set_function(lambda: self._gate.taken)
         self._bound: list[tuple[socket.socket, str]] = []
         self._servers: list[asyncio.Server] = []
         self._checker: asyncio.Task[None] | None = None
@@ -76,12 +81,15 @@ class Listener:
         if self._checker is not None:
             self._checker.cancel()
             await asyncio.gather(self._checker, return_exceptions=True)
+        await self._gate.close()
 
     def _connections(self, name: str) -> Callable[[], asyncio.BaseProtocol]:
         def accept() -> asyncio.BaseProtocol:
             if len(self._metrics.connections) >= self._connections_max:
                 return _TurnedAway()
-            return Connection(self._serve, self._intake, self._limits, self._clock, self._metrics, self._logger, name)
+            return Connection(
+                self._serve, self._intake, self._limits, self._clock, self._metrics, self._logger, name, self._gate
+            )
 
         return accept
 

@@ -31,6 +31,7 @@ class ConnectionMetrics:
         )
         self._held = metrics.gauge("request_held_bytes", "Bytes of requests in memory")
         self._held.set_function(budget_bytes)
+        self.lanes_taken = metrics.gauge("connections_in_lanes", "Connections that are read and answered together")
         self._by_api: dict[int, Tally] = {}
 
     def opened(self, connection: Connection) -> None:
@@ -54,3 +55,11 @@ class ConnectionMetrics:
     def answered(self, header: RequestHeader, size_bytes: int, began_s: float) -> None:
         self._out.total += size_bytes
         self._by_api[header.api_key].ended(self._clock.monotonic_s() - began_s)
+
+    def received_many(self, header: RequestHeader, count: int, size_bytes: int) -> None:
+        self._in.total += size_bytes
+        self._by_api[header.api_key].begun += count
+
+    def answered_many(self, header: RequestHeader, count: int, size_bytes: int, began_s: float) -> None:
+        self._out.total += size_bytes
+        self._by_api[header.api_key].ended(self._clock.monotonic_s() - began_s, count)

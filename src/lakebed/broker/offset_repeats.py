@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from lakebed.broker.connection import Connection
 from lakebed.broker.context import Call, Context
-from lakebed.broker.coordination import SlotLeader
+from lakebed.broker.coordination import SlotLeader, Waiting
 from lakebed.broker.handlers.offset_commit import Commit
 from lakebed.errors import LakebedError
-from lakebed.groups import OffsetRepeat
+from lakebed.groups import Again, OffsetRepeat
 from lakebed.protocol import SIZE_BYTES, ErrorCode, Message, RequestHeader, request_frame, response_frame
 from lakebed.protocol import offset_commit as wire
 from lakebed.streams import Topic
@@ -87,18 +87,25 @@ class CommitRepeat:
         self.header = header
         self.size_bytes = stays.layout.size
         self._unpack, self._first, self._second, self._rest = stays.layout.unpack_from, *stays.values
-        self._commit, self._leader, self._again = commit, leader, again
+        self._commit, self._leader, self.again = commit, leader, again
         self._topics, self._by_name = topics, topics()
         self._before, self._after = self._around_id(commit.all(ErrorCode.NONE))
+        self.form = Form(stays.frame, stays.mask, stays.places, self.taken(bytes(4)))
 
     def take(self, source: memoryview, at: int, connection: Connection, began_s: float) -> bool:
         values = self._unpack(source, at)
         if values[0] != self._first or values[2] != self._second or values[5::3] != self._rest:
             return False
-        if self._topics() is not self._by_name:
-            return False
-        waiting = _Waiting(self, connection, values[1], began_s)
-        return self._leader.submit_again(self._again, values[3::3], values[4::3], waiting)
+        numbers = self.again, values[3::3], values[4::3]
+        return self.take_all([numbers], _Waiting(self, connection, values[1], began_s))
+
+    def take_all(self, many: Sequence[Again], waiting: Waiting) -> bool:
+        """Start commits of this one's group, by this one or others like it. False: they must be read."""
+        return self._topics() is self._by_name and self._leader.submit_again(many, waiting)
+
+    def hurry(self) -> None:
+        """Nobody else is expected to commit soon."""
+        self._leader.hurry()
 
     def taken(self, correlation_id: bytes) -> bytes:
         """The answer's frame."""
@@ -112,6 +119,16 @@ class CommitRepeat:
         header = self.header
         frame = b"".join(response_frame(header.api_key, header.api_version, 0, answer))
         return frame[:SIZE_BYTES], frame[SIZE_BYTES + 4 :]
+
+
+class Form(msgspec.Struct, frozen=True):
+    """A commit as bytes: its frame, a mask of the same length that is 0 where numbers stand, where the places' numbers begin,
+    and the frame that answers it, without its correlation id."""
+
+    frame: bytes
+    mask: bytes
+    places: tuple[int, ...]
+    answer: bytes
 
 
 class _Waiting(msgspec.Struct, gc=False):
@@ -143,6 +160,9 @@ class _Stays(msgspec.Struct, frozen=True):
 
     layout: struct.Struct
     values: tuple[bytes, bytes, tuple[bytes, ...]]
+    frame: bytes
+    mask: bytes
+    places: tuple[int, ...]
 
     @classmethod
     def of(cls, frame: memoryview, header: RequestHeader, request: wire.OffsetCommitRequest) -> _Stays | None:
@@ -160,7 +180,11 @@ class _Stays(msgspec.Struct, frozen=True):
         values = layout.unpack(whole)
         if values[2::3] != layout.unpack(zeros)[2::3]:
             return None
-        return cls(layout, (values[0], values[2], values[5::3]))
+        mask = bytearray(b"\xff" * len(whole))
+        mask[_ID_END - 4 : _ID_END] = bytes(4)
+        for start in starts:
+            mask[start : start + 12] = bytes(12)
+        return cls(layout, (values[0], values[2], values[5::3]), whole, bytes(mask), tuple(starts))
 
 
 def _frame(header: RequestHeader, request: wire.OffsetCommitRequest, number: int) -> bytes:

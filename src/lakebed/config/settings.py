@@ -194,6 +194,14 @@ class KafkaSettings(Struct, frozen=True, kw_only=True):
     connections_max: Annotated[
         int, Meta(ge=1, le=1_000_000, description="More connections than this are closed at once")
     ] = 10_000
+    lanes_max: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=10_000,
+            description="Connections that are read and answered together while they repeat an offset commit; 0: none",
+        ),
+    ] = 1_000
     request_max_bytes: Annotated[
         ByteCount, Meta(ge=1000, le=2_000_000_000, description="A client that sends a larger request is disconnected")
     ] = ByteCount(100 * 1024 * 1024)

@@ -13,7 +13,7 @@ from lakebed.groups.describe import STATES, is_wanted
 from lakebed.groups.effects import Answer, Arm, Cancel, Effect, Fence, Step, Timer, TimerKind, decide_together
 from lakebed.groups.keys import group_ids, offset_entries, offset_key, slot_domain, slot_of, slot_resource
 from lakebed.groups.loading import load_group
-from lakebed.groups.offset_repeats import OffsetRepeat
+from lakebed.groups.offset_repeats import Again, OffsetRepeat
 from lakebed.groups.offsets import (
     FetchedOffsets,
     OffsetAnswer,
@@ -30,6 +30,7 @@ from lakebed.groups.topics import Topic, Topics
 __all__ = [
     "ASSIGNORS",
     "STATES",
+    "Again",
     "Answer",
     "Arm",
     "Assignment",

@@ -23,7 +23,7 @@ from lakebed.groups.keys import group_ids, has_offsets, offset_entries, slot_of
 from lakebed.groups.known import Known
 from lakebed.groups.ledger import Ledger
 from lakebed.groups.loading import load_group
-from lakebed.groups.offset_repeats import OffsetRepeat, commit_again, holds, is_known, repeat_of
+from lakebed.groups.offset_repeats import Again, OffsetRepeat, commit_again, holds, repeat_of
 from lakebed.groups.offsets import FetchedOffsets, Group, OffsetCommit, OffsetFetch
 from lakebed.groups.records import Phase, Place
 from lakebed.groups.settings import GroupSettings
@@ -185,19 +185,15 @@ class Coordinator:
         group = None if request.group_id in self._loading else self._groups.get(request.group_id)
         return repeat_of(group, self._settings, request, version)
 
-    def commit_again(
-        self, repeat: OffsetRepeat, numbers: Sequence[int], leader_epochs: Sequence[int], ticket: int
-    ) -> Step | None:
-        """The same commit with other numbers; None when it has to be judged anew, by `commit_offsets`."""
-        group_id = repeat.group.group_id
-        if group_id in self._loading or not holds(repeat, self._groups.get(group_id)):
+    def commit_again(self, many: Sequence[Again], ticket: int) -> Step | None:
+        """Commits of one group as before, with other numbers; None when they have to be judged anew, by `commit_offsets`."""
+        group_id = many[0][0].group.group_id
+        group = self._groups.get(group_id)
+        if group_id in self._loading or not all(holds(repeat, group) for repeat, _, _ in many):
             return None
         turn, step = self._grown(group_id)
-        known = self._known(group_id, turn.now_ms)
-        if known is not None and is_known(repeat, known, numbers, leader_epochs):
-            return None
-        commit_again(repeat, turn, numbers, leader_epochs, ticket)
-        return self._growing_step(turn, step)
+        commit_again(many, turn, self._known(group_id, turn.now_ms), ticket)
+        return self._growing_step(turn, step, len(many))
 
     def fetch_offsets(self, request: OffsetFetch, view: View) -> FetchedOffsets:
         """OffsetFetch on a snapshot no older than the request; it is only a look."""
@@ -344,11 +340,12 @@ class Coordinator:
             return None
         return Known(view, now_ms, self._settings.offsets_retention_ms)
 
-    def _growing_step(self, turn: Turn, step: Step | None) -> Step:
+    def _growing_step(self, turn: Turn, step: Step | None, requests: int = 1) -> Step:
         if step is not None:
-            step.requests += 1
+            step.requests += requests
             return step
         step = self._step(turn)
+        step.requests = requests
         self._growing.begin(turn, step)
         return step
 

@@ -43,10 +43,11 @@ class Timer(msgspec.Struct, frozen=True, gc=False):
     kind: TimerKind
     member_id: str = ""
     stamp: int = 0
+    name: tuple[str, str, str] = ("", "", "")
 
-    @property
-    def name(self) -> tuple[str, str, str]:
-        return self.group_id, self.kind, self.member_id
+    def __post_init__(self) -> None:
+        # Asked for with every heartbeat and commit, while most timers are made once.
+        msgspec.structs.force_setattr(self, "name", (self.group_id, self.kind, self.member_id))
 
 
 class Answer(msgspec.Struct, frozen=True):

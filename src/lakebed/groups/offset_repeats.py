@@ -7,6 +7,7 @@ same generation or epoch. Whatever else is the case is for `offsets.commit` to j
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import msgspec
 
@@ -33,6 +34,10 @@ class OffsetRepeat(msgspec.Struct, frozen=True):
     metadata: tuple[str, ...]
     record: ClassicRecord | None = None
     renewal: Arm | None = None
+
+
+Again: TypeAlias = tuple[OffsetRepeat, Sequence[int], Sequence[int]]
+"""A commit that has come again, with its offsets and their leader epochs."""
 
 
 def repeat_of(group: Group | None, settings: GroupSettings, request: OffsetCommit, version: int) -> OffsetRepeat | None:
@@ -77,18 +82,17 @@ def holds(repeat: OffsetRepeat, group: Group | None) -> bool:
     return isinstance(member, ConsumerMember) and member.epoch == repeat.epoch
 
 
-def is_known(repeat: OffsetRepeat, known: Known, offsets: Sequence[int], leader_epochs: Sequence[int]) -> bool:
-    """Whether there is nothing to store."""
-    return all(map(known.has, repeat.keys, offsets, leader_epochs, repeat.metadata))
+def commit_again(many: Sequence[Again], turn: Turn, known: Known | None, ticket: int) -> None:
+    """Store the numbers, but for what is known. The answer is None: all of them are taken.
 
-
-def commit_again(
-    repeat: OffsetRepeat, turn: Turn, offsets: Sequence[int], leader_epochs: Sequence[int], ticket: int
-) -> None:
-    """Store the numbers. The answer is None: all of them are taken."""
-    now_ms, changes = turn.now_ms, turn.changes
-    for key, offset, epoch, metadata in zip(repeat.keys, offsets, leader_epochs, repeat.metadata, strict=True):
-        changes[key] = encode(OffsetRecord(offset, now_ms, epoch, metadata))
-    if repeat.renewal is not None:
-        turn.effects.append(repeat.renewal)
+    What is known counts only until something else is stored: that may be for the same place.
+    """
+    now_ms, changes, effects = turn.now_ms, turn.changes, turn.effects
+    for repeat, offsets, epochs in many:
+        keys, metadata = repeat.keys, repeat.metadata
+        if known is None or changes or not all(map(known.has, keys, offsets, epochs, metadata)):
+            for key, offset, epoch, note in zip(keys, offsets, epochs, metadata, strict=True):
+                changes[key] = encode(OffsetRecord(offset, now_ms, epoch, note))
+        if repeat.renewal is not None:
+            effects.append(repeat.renewal)
     turn.answer(ticket, None)

@@ -135,6 +135,7 @@ class Committer:
                 if await self._caught_up():
                     continue
             if await self._carried_out(plan):
+                await asyncio.sleep(0)  # whoever waited hears of it before the next commit keeps the loop
                 batch, attempt, fresh = batch[plan.taken :], 0, True
                 await turn.aclose()
                 continue

@@ -25,9 +25,9 @@ class Tally:
         self.counts = [0] * (len(bounds) + 1)
         self.sum_s = 0.0
 
-    def ended(self, seconds: float) -> None:
-        self.sum_s += seconds
-        self.counts[bisect_left(self._bounds, seconds)] += 1
+    def ended(self, seconds: float, times: int = 1) -> None:
+        self.sum_s += seconds * times
+        self.counts[bisect_left(self._bounds, seconds)] += times
 
     def buckets(self) -> list[tuple[str, float]]:
         """How many took at most so long, for every bound, as the exposition format wants it."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lakebed.records.jit import BYTES, BYTES_IN, INT32, INT64, INT64_IN, TABLE, compiled, inlined, types
+from lakebed.jit import BYTES, BYTES_IN, INT32, INT64, INT64_IN, TABLE, compiled, inlined, types
 from lakebed.records.kernels import (
     BAD_HEADER_KEY,
     BAD_LENGTH,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lakebed.records.jit import BYTES, BYTES_IN, INT32_IN, INT64, INT64_IN, compiled, inlined, types
+from lakebed.jit import BYTES, BYTES_IN, INT32_IN, INT64, INT64_IN, compiled, inlined, types
 from lakebed.records.kernels import Bytes, Int32, Int64, Number, copy, put_big_endian, put_varint, varint_bytes
 
 DONE, UNORDERED, FULL = 0, 1, 2

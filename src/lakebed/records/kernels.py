@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lakebed.records.jit import copy_32, copy_any, inlined
+from lakebed.jit import copy_32, copy_any, inlined
 
 Bytes = NDArray[np.uint8]
 Int32 = NDArray[np.int32]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from lakebed.groups import slot_of, slot_resource
@@ -29,12 +31,16 @@ from tests.unit.broker.wire import Wire, frame_of, wired
 
 GROUP, TOPIC, VERSION = "g", "t", 9
 COUNT = 200
+_PATIENCE = 30_000
 
 
-@pytest.fixture
-async def broker(start_broker: StartBroker, tmp_path: Path) -> Running:
+@pytest.fixture(params=[0, 1000], ids=["alone", "in lanes"])
+async def broker(start_broker: StartBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Running:
     """One whose groups do not wait for a second member."""
-    return await start_broker(quick(tmp_path, ttl_s=30.0))
+    settings = quick(tmp_path, ttl_s=30.0)
+    return await start_broker(
+        msgspec.structs.replace(settings, kafka=msgspec.structs.replace(settings.kafka, lanes_max=request.param))
+    )
 
 
 @asynccontextmanager
@@ -85,10 +91,19 @@ async def commit(wire: Wire, who: join_group.JoinGroupResponse, *offsets: int) -
     return set(await codes_of(wire, 7))
 
 
-async def repeat(wire: Wire, who: join_group.JoinGroupResponse) -> None:
-    """Have the broker know the commit."""
-    for offset in range(3):
-        assert await commit(wire, who, offset) == {ErrorCode.NONE}
+async def repeat(broker: Running, wire: Wire, who: join_group.JoinGroupResponse) -> None:
+    """Have the broker know the commit, and give its connection a lane if there are any. It ends with offset 2."""
+    for number in range(_PATIENCE):
+        assert await commit(wire, who, number % 3) == {ErrorCode.NONE}
+        if number % 3 == 2 and lanes_taken(broker) == min(broker.app.settings.kafka.lanes_max, 1):
+            return
+    raise AssertionError("the connection got no lane")
+
+
+def lanes_taken(broker: Running) -> int:
+    found = re.search(rb"connections_in_lanes ([0-9]+)", broker.app.metrics.text())
+    assert found is not None
+    return int(found[1])
 
 
 async def test_commits_that_repeat_are_read_twice_and_the_last_one_counts(broker: Running) -> None:
@@ -102,7 +117,7 @@ async def test_commits_that_repeat_are_read_twice_and_the_last_one_counts(broker
 
 async def test_commits_are_read_once_more_after_a_topic_was_made(broker: Running) -> None:
     async with member(broker) as (wire, me):
-        await repeat(wire, me)
+        await repeat(broker, wire, me)
         read = Read(broker)
         await make_topic(wire, "another")
         for number in range(10):
@@ -112,7 +127,7 @@ async def test_commits_are_read_once_more_after_a_topic_was_made(broker: Running
 
 async def test_repeats_without_waiting_are_answered_in_order(broker: Running) -> None:
     async with member(broker) as (wire, me):
-        await repeat(wire, me)
+        await repeat(broker, wire, me)
         for number in range(COUNT):
             wire.send(Api.OFFSET_COMMIT, VERSION, committing(me, COUNT - number), correlation_id=number)
         assert [await codes_of(wire, number) for number in range(COUNT)] == [[ErrorCode.NONE]] * COUNT
@@ -122,7 +137,7 @@ async def test_repeats_without_waiting_are_answered_in_order(broker: Running) ->
 @pytest.mark.parametrize("piece_bytes", [1, 5, 50, 777])
 async def test_repeats_that_arrive_in_pieces_are_the_same(broker: Running, piece_bytes: int) -> None:
     async with member(broker) as (wire, me):
-        await repeat(wire, me)
+        await repeat(broker, wire, me)
         frames = [frame_of(Api.OFFSET_COMMIT, VERSION, committing(me, number), number) for number in range(8)]
         stream = b"".join(frames)
         for at in range(0, len(stream), piece_bytes):
@@ -135,7 +150,7 @@ async def test_repeats_that_arrive_in_pieces_are_the_same(broker: Running, piece
 
 async def test_requests_of_other_kinds_between_repeats_keep_their_place(broker: Running) -> None:
     async with member(broker) as (wire, me):
-        await repeat(wire, me)
+        await repeat(broker, wire, me)
         for number in range(0, 40, 4):
             wire.send(Api.OFFSET_COMMIT, VERSION, committing(me, number), correlation_id=number)
             wire.send(Api.OFFSET_COMMIT, VERSION, committing(me, number, number), correlation_id=number + 1)
@@ -150,7 +165,7 @@ async def test_requests_of_other_kinds_between_repeats_keep_their_place(broker: 
 
 async def test_repeat_of_a_member_that_left_is_refused(broker: Running) -> None:
     async with member(broker) as (wire, me):
-        await repeat(wire, me)
+        await repeat(broker, wire, me)
         leaving = leave_group.LeaveGroupRequest(GROUP, members=[leave_group.MemberIdentity(me.member_id)])
         await wire.ask(Api.LEAVE_GROUP, 3, leaving)
         assert await commit(wire, me, 9) == {ErrorCode.UNKNOWN_MEMBER_ID}
@@ -159,7 +174,7 @@ async def test_repeat_of_a_member_that_left_is_refused(broker: Running) -> None:
 
 async def test_repeat_of_a_generation_that_is_over_is_refused(broker: Running) -> None:
     async with member(broker) as (wire, me):
-        await repeat(wire, me)
+        await repeat(broker, wire, me)
         request = join_group.JoinGroupRequest(
             GROUP,
             30_000,
@@ -177,7 +192,7 @@ async def test_repeat_of_a_generation_that_is_over_is_refused(broker: Running) -
 
 async def test_repeat_for_a_topic_that_was_deleted_is_refused(broker: Running) -> None:
     async with member(broker) as (wire, me):
-        await repeat(wire, me)
+        await repeat(broker, wire, me)
         await wire.ask(Api.DELETE_TOPICS, 6, delete_topics.DeleteTopicsRequest([delete_topics.DeleteTopicState(TOPIC)]))
         assert await commit(wire, me, 9) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
@@ -185,7 +200,7 @@ async def test_repeat_for_a_topic_that_was_deleted_is_refused(broker: Running) -
 @pytest.mark.parametrize("offset", [2, 9])
 async def test_repeat_to_a_leader_that_is_fenced_in_the_log_is_refused(broker: Running, offset: int) -> None:
     async with member(broker) as (wire, me):
-        await repeat(wire, me)
+        await repeat(broker, wire, me)
         context = broker.app.dispatcher._context
         log, resource = context.domains[0].log, slot_resource(slot_of(GROUP, context.groups.count))
         await take_fence(log, resource, fence_token(log.current, resource) + 1, "a later holder")
@@ -195,7 +210,7 @@ async def test_repeat_to_a_leader_that_is_fenced_in_the_log_is_refused(broker: R
 
 async def test_consumer_with_nothing_new_costs_the_log_nothing(broker: Running) -> None:
     async with member(broker) as (wire, me):
-        await repeat(wire, me)
+        await repeat(broker, wire, me)
         log = broker.app.dispatcher._context.domains[0].log
         before = log.current.version
         for _ in range(20):

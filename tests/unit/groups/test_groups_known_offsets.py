@@ -110,12 +110,18 @@ def test_offset_with_a_time_of_its_own_is_written_every_time() -> None:
         assert shell.commits == before + 1
 
 
-def test_repeat_of_what_is_known_has_to_be_judged() -> None:
+def test_repeat_of_what_is_known_is_taken_and_not_stored() -> None:
     shell = Shell()
     (member,) = shell.stable_group()
     request = OffsetCommit("g", 1, member, None, [OffsetToCommit(ORDERS, 0, 5)])
     repeat = shell.coordinator.repeat_of(request, 9)
     assert repeat is not None
     shell.commit(1, member, 5)
-    assert shell.coordinator.commit_again(repeat, [5], [-1], 1000) is None
-    assert shell.coordinator.commit_again(repeat, [6], [-1], 1001) is not None
+    before = shell.commits
+    for ticket, offsets in enumerate([[5], [6, 5], [5], [5, 6]], 1000):
+        step = shell.coordinator.commit_again([(repeat, [offset], [-1]) for offset in offsets], ticket)
+        assert step is not None
+        shell.perform(step)
+        assert shell.answers.pop(ticket, "nothing") is None
+    assert shell.commits == before + 2
+    assert stored(shell) == (6, "")

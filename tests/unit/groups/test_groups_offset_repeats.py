@@ -23,7 +23,7 @@ def repeat_of(shell: Shell, request: OffsetCommit) -> OffsetRepeat:
 def again(shell: Shell, repeat: OffsetRepeat, *offsets: int) -> bool:
     """Whether it was taken, and answered."""
     shell.tickets += 1
-    step = shell.coordinator.commit_again(repeat, offsets, [-1] * len(offsets), shell.tickets)
+    step = shell.coordinator.commit_again([(repeat, offsets, [-1] * len(offsets))], shell.tickets)
     if step is None:
         return False
     shell.perform(step)

@@ -91,7 +91,7 @@ def test_the_shipped_archive_unpacks_itself_and_keeps_compiled_code_outside(tmp_
     shipped = archive("9.9")
     program = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "import lakebed, lakebed.records, lakebed.records.jit as jit\n"
+        "import lakebed, lakebed.records, lakebed.jit as jit\n"
         "print(lakebed.__version__, lakebed.records.__file__, jit.CACHE_FOLDER)"
     )
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": ""}

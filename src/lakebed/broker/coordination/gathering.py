@@ -1,7 +1,7 @@
 """Steps that only store offsets: those of all slots of one log that come close together are one transaction.
 
 A commit of the log costs as much as dozens of offsets. So what comes while one is on its way waits for it, and the next goes
-when a few turns of the loop have brought nothing new, or after two milliseconds: a lone client waits for neither.
+when a few turns of the loop have brought nothing new, or after two milliseconds, or at once when nobody else is expected.
 
 Invariant: the steps of a slot are submitted in the order they came, and before any other step that came after them. A slot
 that is lost loses its own steps, not those of its neighbours.
@@ -65,6 +65,11 @@ class Gathering:
                 self._submit(parties)
             except LakebedError as error:
                 _fail(parties, error)
+
+    def hurry(self) -> None:
+        """Nothing more is worth waiting for, but for a commit that is on its way."""
+        if not self._under_way:
+            self.close()
 
     def _look(self, opened: Parties) -> None:
         """Submit, unless more keeps coming: fewer commits that are larger cost all of them less."""

@@ -21,9 +21,9 @@ class GroupMetrics:
         members = metrics.gauge("group_members", "Members of groups that this broker leads")
         members.set_function(lambda: sum(count for _, count in self._census()))
         self.slots = metrics.gauge("group_slots_led", "Slots of groups that this broker leads")
-        self.rebalances = metrics.counter("group_rebalances", "New generations of classic groups and epochs of others")
-        self.offsets = metrics.counter("group_offsets_committed", "Offsets that groups have committed")
-        self.commits = metrics.counter(
+        self.rebalances = metrics.counted("group_rebalances", "New generations of classic groups and epochs of others")
+        self.offsets = metrics.counted("group_offsets_committed", "Offsets that groups have committed")
+        self.commits = metrics.counted(
             "group_steps_committed", "Requests and timers that changed a group or its offsets"
         )
 

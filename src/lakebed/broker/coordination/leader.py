@@ -22,7 +22,7 @@ from lakebed.broker.coordination.refusals import Loading, NotCoordinator
 from lakebed.broker.coordination.reply import Reply
 from lakebed.clock import Clock, within
 from lakebed.errors import Closed, Fenced, LakebedError, Unavailable
-from lakebed.groups import Answer, Arm, Coordinator, Effect, Fence, OffsetRepeat, Step, Timers
+from lakebed.groups import Again, Answer, Arm, Cancel, Coordinator, Effect, Fence, Step, Timers
 from lakebed.kernel import CommitLog, CommitResult, Committed, View
 from lakebed.objects import Lease
 from lakebed.observe import Logger
@@ -68,6 +68,9 @@ class SlotLeader:
         self._under_way = 0
         self._quiet = asyncio.Event()
         self._timers = Timers()
+        self._unkept: Sequence[Effect] = ()
+        self._unkept_s = 0.0
+        self._keeps_time_soon = False
         self._alarm: asyncio.Task[None] | None = None
         self._alarm_s = 0.0
         self._loaded = self._over = False
@@ -85,7 +88,7 @@ class SlotLeader:
     @property
     def has_members(self) -> bool:
         """Whether anybody is in any of its groups."""
-        return len(self._timers) > 0
+        return len(self._timers) > 0 or bool(self._unkept)
 
     async def take_over(self) -> None:
         """Load the slot's groups. The fence must be committed before."""
@@ -115,22 +118,24 @@ class SlotLeader:
             self._perform(step)
         return reply
 
-    def submit_again(
-        self, repeat: OffsetRepeat, numbers: Sequence[int], leader_epochs: Sequence[int], waiting: Waiting
-    ) -> bool:
-        """Commit the same places again, and tell `waiting`. False: it has to be asked for by `submit`, who knows better."""
+    def submit_again(self, many: Sequence[Again], waiting: Waiting) -> bool:
+        """Commit the same places of a group again, and tell `waiting`. False: they have to be asked for by `submit`."""
         if self._over or not self._loaded or not self.lease.alive():
             return False
         ticket = next(self._numbers)
-        step = self._coordinator.commit_again(repeat, numbers, leader_epochs, ticket)
+        step = self._coordinator.commit_again(many, ticket)
         if step is None:
             return False
         self._waiting[ticket] = waiting
         if step.gathered:
-            self._gathering.requests += 1
+            self._gathering.requests += len(many)
         else:
             self._perform(step)
         return True
+
+    def hurry(self) -> None:
+        """Nobody else is expected to commit offsets soon."""
+        self._gathering.hurry()
 
     def look(self, see: Callable[[Coordinator, View], T]) -> T:
         """What `see` finds, now; it changes nothing."""
@@ -179,8 +184,9 @@ class SlotLeader:
     def committed(self, steps: Sequence[Step]) -> None:
         """Steps are in the log: what follows from them may happen."""
         self._landed(len(steps))
+        for step in steps:
+            self._run(self._coordinator.settle(step))
         self._count(steps)
-        self._run([effect for step in steps for effect in self._coordinator.settle(step)])
 
     def failed(self, steps: Sequence[Step], error: LakebedError) -> None:
         """Nobody knows the groups any more: refuse their requests, and load them again. Or the slot is lost."""
@@ -192,6 +198,7 @@ class SlotLeader:
         self._logger.warning("groups are loaded again", groups=list(group_ids), error=str(error))
         for step in steps:
             self._refuse(self._coordinator.fail(step), Unavailable(error.problem, "Retry"))
+        self._keep_time()
         for group_id in group_ids:
             self._timers.drop_group(group_id)
         self._gathering.close()
@@ -209,7 +216,7 @@ class SlotLeader:
         """Commit a step in its turn: the log decides in the order of submission."""
         if not step.commits:
             if step.rebalances:
-                self._metrics.rebalances.inc(step.rebalances)
+                self._metrics.rebalances.total += step.rebalances
             self._run(self._coordinator.settle(step))
             return
         self._under_way += 1
@@ -245,9 +252,12 @@ class SlotLeader:
             self._quiet.set()
 
     def _count(self, steps: Sequence[Step]) -> None:
-        self._metrics.commits.inc(sum(step.requests for step in steps))
-        self._metrics.rebalances.inc(sum(step.rebalances for step in steps))
-        self._metrics.offsets.inc(sum(len(step.changes) for step in steps if step.is_plain))
+        metrics = self._metrics
+        for step in steps:
+            metrics.commits.total += step.requests
+            metrics.rebalances.total += step.rebalances
+            if step.is_plain:
+                metrics.offsets.total += len(step.changes)
 
     async def _reload(self, group_ids: Iterable[str]) -> None:
         """Load groups as they have come to be, once the fate of all that was submitted for them is known."""
@@ -263,20 +273,34 @@ class SlotLeader:
                     self._perform(self._coordinator.reload(group_id))
                 return
 
-    def _run(self, effects: Iterable[Effect]) -> None:
-        now_s, answers = self._clock.monotonic_s(), []
+    def _run(self, effects: Sequence[Effect]) -> None:
+        """Give the answers of effects; their timers are set a moment later, but before any that come after them."""
+        self._keep_time()
+        self._unkept, self._unkept_s = effects, self._clock.monotonic_s()
+        if not self._keeps_time_soon:
+            self._keeps_time_soon = True
+            self._loop.call_soon(self._keep_time_now)
         for effect in effects:
             if isinstance(effect, Answer):
-                answers.append(effect)
-            elif isinstance(effect, Arm):
-                self._timers.arm(effect.timer, now_s + effect.delay_ms / 1000)
-            else:
-                self._timers.cancel(effect.timer)
+                reply = self._waiting.pop(effect.ticket, None)
+                if reply is not None:
+                    self._give(reply, effect.response)
+
+    def _keep_time_now(self) -> None:
+        self._keeps_time_soon = False
+        self._keep_time()
+
+    def _keep_time(self) -> None:
+        effects, self._unkept = self._unkept, ()
+        if not effects:
+            return
+        timers, now_s = self._timers, self._unkept_s
+        for effect in effects:
+            if isinstance(effect, Arm):
+                timers.arm(effect.timer, now_s + effect.delay_ms / 1000)
+            elif isinstance(effect, Cancel):
+                timers.cancel(effect.timer)
         self._set_alarm()
-        for answer in answers:
-            reply = self._waiting.pop(answer.ticket, None)
-            if reply is not None:
-                self._give(reply, answer.response)
 
     def _give(self, reply: Waiting, response: Any) -> None:
         try:
@@ -307,6 +331,7 @@ class SlotLeader:
     async def _ring(self, due_s: float) -> None:
         await self._clock.sleep(max(0.0, due_s - self._clock.monotonic_s()))
         self._alarm = None
+        self._keep_time()
         if self.leads:
             for timer in self._timers.take_due(self._clock.monotonic_s()):
                 self._perform(self._coordinator.fired(timer))

@@ -30,7 +30,7 @@ def _cache_folder() -> Path | None:
     else:
         home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         folder = Path(home) / "lakebed" / "numba"
-    sources = (here, *sorted(here.parent.glob("*kernel*.py")))
+    sources = (here, *sorted(here.parent.rglob("*kernel*.py")))
     state = f"{zlib.crc32(b''.join(source.read_bytes() for source in sources)):08x}"
     if folder.name != state:  # a parent process may have named it already
         folder /= state

@@ -1,0 +1,301 @@
+"""The lanes of one broker: who is in them, what has come on them, what is due on them.
+
+A connection enters when nothing of it is under way. From then on its socket is read here, with all others that have something,
+and answered here. Anything else that it sends, and all trouble, takes it out again: its bytes go to the connection, which goes
+on as if they had just arrived.
+
+Invariant: a connection in a lane is not read by the event loop and has nothing to write there, so its answers keep their order;
+what was on its way when it left is answered by the connection itself, before anything that came later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from collections.abc import Sequence
+
+import numpy as np
+
+from lakebed.broker.connection import Connection
+from lakebed.broker.connection_ports import Repeat, Watch
+from lakebed.broker.lanes import lane_kernels as kernels
+from lakebed.broker.offset_repeats import CommitRepeat
+from lakebed.clock import Clock
+from lakebed.errors import LakebedError
+from lakebed.groups import Again
+from lakebed.protocol import SIZE_BYTES
+
+_STEP_MAX = 100
+_AWAITED_S = 0.005
+"""A lane that was answered less than this ago is expected to come again at once, and its group's commit waits for it."""
+
+
+class Lane:
+    """A connection's place among the others; its index is -1 once it has left."""
+
+    __slots__ = ("_lanes", "again", "connection", "index", "places", "repeat", "socket")
+
+    def __init__(self, lanes: Lanes, index: int, connection: Connection, repeat: CommitRepeat, socket: int) -> None:
+        self._lanes, self.index, self.connection = lanes, index, connection
+        self.repeat, self.again, self.places = repeat, repeat.again, len(repeat.form.places)
+        self.socket = socket
+
+    @property
+    def on_their_way(self) -> int:
+        """How many commits are not answered yet."""
+        return int(self._lanes.rows.waiting[self.index])
+
+    @property
+    def active_s(self) -> float:
+        """When it was last answered."""
+        return int(self._lanes.rows.answered_us[self.index]) / 1e6
+
+    def feed(self, arrived: bytes) -> None:
+        """Take what the connection had received before it entered."""
+        self._lanes.feed(self, arrived)
+
+    def leave(self) -> int:
+        """Go; returns how many commits are on their way, which the connection is told to answer."""
+        return self._lanes.leave(self)
+
+
+class _Batch:
+    """Frames of one group that wait for one answer, in the order they came: their lanes, correlation ids and numbers, and
+    where their bytes lie until the next are received."""
+
+    __slots__ = ("_lanes", "began_s", "departures", "ids", "lanes", "many", "starts")
+
+    def __init__(self, lanes: Lanes, began_s: float, departures: int) -> None:
+        self._lanes, self.began_s, self.departures = lanes, began_s, departures
+        self.lanes: list[Lane] = []
+        self.ids: list[int] = []
+        self.many: list[Again] = []
+        self.starts: list[int] = []
+
+    def set_result(self, _: object, /) -> None:
+        self._lanes.answer(self)
+
+    def set_exception(self, error: LakebedError, /) -> None:
+        self._lanes.refuse(self, error)
+
+
+class Lanes:
+    """At most `most` lanes, each with at most `in_flight_max` commits on their way."""
+
+    def __init__(self, most: int, in_flight_max: int, clock: Clock, watch: Watch) -> None:
+        self._in_flight_max, self._clock, self._watch = in_flight_max, clock, watch
+        self._loop = asyncio.get_running_loop()
+        self._epoll = select.epoll()
+        self._free = list(range(most - 1, -1, -1))
+        self._lanes: list[Lane | None] = [None] * most
+        self._departures = 0
+        self.rows, self._found = kernels.new_rows(most), kernels.new_arrival()
+        self._lanes_due, self._ids_due = (
+            np.zeros(kernels.ANSWERS_MAX, np.int64),
+            np.zeros(kernels.ANSWERS_MAX, np.int32),
+        )
+        self._scratch = np.zeros(kernels.ANSWERS_MAX * kernels.ANSWER_BYTES, np.uint8)
+        self._scratch_at = self._scratch.ctypes.data
+        self._due: list[_Batch] = []
+        self._unsent = np.zeros(3 * kernels.ANSWERS_MAX, np.int64)
+        self._loop.add_reader(self._epoll.fileno(), self._hear)
+
+    def close(self) -> None:
+        """All lanes must be empty."""
+        self._loop.remove_reader(self._epoll.fileno())
+        self._epoll.close()
+
+    @property
+    def taken(self) -> int:
+        """How many are not empty."""
+        return len(self._lanes) - len(self._free)
+
+    def enter(self, connection: Connection, repeat: Repeat) -> Lane | None:
+        """None when there is no lane left, or the connection or what it says does not fit into one."""
+        socket = connection.socket
+        if not self._free or not isinstance(repeat, CommitRepeat) or not 0 <= socket < kernels.SOCKETS_MAX:
+            return None
+        form, rows = repeat.form, self.rows
+        if max(len(form.frame), len(form.answer)) > kernels.FRAME_BYTES or len(form.places) > kernels.PLACES:
+            return None
+        index = self._free.pop()
+        lane = self._lanes[index] = Lane(self, index, connection, repeat, socket)
+        rows.sockets[index], rows.by_socket[socket] = socket, index
+        rows.sizes[index], rows.counts[index] = len(form.frame), lane.places
+        rows.answer_sizes[index], rows.waiting[index], rows.answered_us[index] = len(form.answer), 0, self._now_us()
+        _lay(rows.frames, index * kernels.FRAME_BYTES, form.frame)
+        _lay(rows.masks, index * kernels.FRAME_BYTES, form.mask)
+        _lay(rows.answers, index * kernels.ANSWER_BYTES, form.answer)
+        rows.places[index * kernels.PLACES : index * kernels.PLACES + lane.places] = form.places
+        self._epoll.register(socket, select.EPOLLIN)
+        return lane
+
+    def leave(self, lane: Lane) -> int:
+        """See `Lane.leave`."""
+        waiting, index = lane.on_their_way, lane.index
+        self._epoll.unregister(lane.socket)
+        self.rows.sockets[index] = lane.index = -1
+        self._lanes[index] = None
+        self._free.append(index)
+        self._departures += 1
+        return waiting
+
+    def feed(self, lane: Lane, arrived: bytes) -> None:
+        """See `Lane.feed`."""
+        size_bytes = len(arrived)
+        if size_bytes > kernels.ROOM_BYTES:
+            lane.connection.left_lane(arrived, lane.leave())
+            return
+        _lay(self._found.room, 0, arrived)
+        kernels.sort_out(lane.index, size_bytes, self._in_flight_max, self.rows, self._found)
+        self._sort_out()
+
+    def _hear(self) -> None:
+        since_us = self._now_us() - int(_AWAITED_S * 1e6)
+        kernels.receive(self._epoll.fileno(), self._in_flight_max, since_us, self.rows, self._found)
+        self._sort_out()
+
+    def _sort_out(self) -> None:
+        """Have what was found committed; send home who sent something else."""
+        found = self._found
+        frames, numbers, left, awaited = found.told.tolist()
+        places = zip(*[iter(found.left[: 3 * left].tolist())] * 3, strict=True)
+        leaving = [(self._lanes[index], _bytes(found.room, at, at + max(size, 0))) for index, at, size in places]
+        if frames:
+            batches = self._batches(frames, numbers)
+            self._submit(batches)
+            if not awaited:
+                for batch in batches:
+                    batch.lanes[0].repeat.hurry()
+        for lane, rest in leaving:
+            if lane is not None and lane.index >= 0:
+                lane.connection.left_lane(rest, lane.leave())
+
+    def _batches(self, frames: int, numbers: int) -> list[_Batch]:
+        """What was found, by groups, each in its order."""
+        found, table, began_s = self._found, self._lanes, self._clock.monotonic_s()
+        offsets, epochs = found.offsets[:numbers].tolist(), found.epochs[:numbers].tolist()
+        batches: list[_Batch] = []
+        by_group: dict[object, _Batch] = {}
+        at = 0
+        columns = found.lanes[:frames].tolist(), found.ids[:frames].tolist(), found.starts[:frames].tolist()
+        for index, correlation, start in zip(*columns, strict=True):
+            lane = table[index]
+            assert lane is not None
+            again, end = lane.again, at + lane.places
+            batch = by_group.get(again.group)
+            if batch is None or len(batch.ids) == _STEP_MAX:
+                batch = by_group[again.group] = _Batch(self, began_s, self._departures)
+                batches.append(batch)
+            batch.lanes.append(lane)
+            batch.ids.append(correlation)
+            batch.many.append((again, offsets[at:end], epochs[at:end]))
+            batch.starts.append(start)
+            at = end
+        return batches
+
+    def _submit(self, batches: Sequence[_Batch]) -> None:
+        refused = set[object]()
+        for batch in batches:
+            repeat, group = batch.lanes[0].repeat, batch.many[0][0].group
+            if group not in refused and repeat.take_all(batch.many, batch):
+                size_bytes = sum([lane.repeat.size_bytes for lane in batch.lanes])
+                self._watch.received_many(repeat.header, len(batch.ids), size_bytes)
+            else:
+                refused.add(group)
+                self._have_read(batch)
+
+    def _have_read(self, batch: _Batch) -> None:
+        """Its frames have to be read after all: their lanes are left, for now."""
+        rest: dict[Lane, bytes] = {}
+        for lane, start in zip(batch.lanes, batch.starts, strict=True):
+            rest[lane] = rest.get(lane, b"") + _bytes(self._found.room, start, start + lane.repeat.size_bytes)
+        for lane, unread in rest.items():
+            if lane.index >= 0:
+                self.rows.waiting[lane.index] -= len(unread) // lane.repeat.size_bytes
+                lane.connection.left_lane(unread, lane.leave())
+
+    def answer(self, batch: _Batch) -> None:
+        """All of the batch is committed. It is answered with all others that are so in this turn of the loop."""
+        if not self._due:
+            self._loop.call_soon(self._answer_due)
+        self._due.append(batch)
+
+    def _answer_due(self) -> None:
+        due, self._due = self._due, []
+        lanes: list[int] = []
+        ids: list[int] = []
+        for committed in due:
+            here = committed.departures == self._departures
+            batch = committed if here else self._still_here(committed)
+            if not batch.lanes:
+                continue
+            lanes += [lane.index for lane in batch.lanes]
+            ids += batch.ids
+            repeat = batch.lanes[0].repeat
+            self._watch.answered_many(
+                repeat.header, len(batch.ids), len(batch.ids) * len(repeat.form.answer), batch.began_s
+            )
+        for first in range(0, len(lanes), kernels.ANSWERS_MAX):
+            self._send(lanes[first : first + kernels.ANSWERS_MAX], ids[first : first + kernels.ANSWERS_MAX])
+
+    def _send(self, lanes: list[int], ids: list[int]) -> None:
+        count, scratch = len(ids), self._scratch
+        self._lanes_due[:count], self._ids_due[:count] = lanes, ids
+        unsent = kernels.answer(
+            count,
+            self._now_us(),
+            self._lanes_due,
+            self._ids_due,
+            self._scratch_at,
+            scratch,
+            self.rows,
+            self._unsent,
+        )
+        if unsent:
+            self._write_past(self._unsent[: 3 * unsent].tolist())
+
+    def _write_past(self, unsent: list[int]) -> None:
+        """Clients that do not read: their connections know what to do about that."""
+        for index, start, end in zip(*[iter(unsent)] * 3, strict=True):
+            lane = self._lanes[index]
+            if lane is not None:
+                lane.connection.write(_bytes(self._scratch, start, end))
+        for index in unsent[::3]:
+            lane = self._lanes[index]
+            if lane is not None:
+                lane.connection.left_lane(b"", lane.leave())
+
+    def _still_here(self, batch: _Batch) -> _Batch:
+        """Somebody has left since: who has is answered by the connection; the rest of the batch."""
+        here = _Batch(self, batch.began_s, self._departures)
+        for lane, correlation in zip(batch.lanes, batch.ids, strict=True):
+            if lane.index < 0:
+                lane.connection.answer_repeat(lane.repeat.taken(_id(correlation)), lane.repeat.header, batch.began_s)
+            else:
+                here.lanes.append(lane)
+                here.ids.append(correlation)
+        return here
+
+    def refuse(self, batch: _Batch, error: LakebedError) -> None:
+        """Nothing of the batch is committed."""
+        for lane, correlation in zip(batch.lanes, batch.ids, strict=True):
+            if lane.index >= 0:
+                lane.connection.left_lane(b"", lane.leave())
+            refusal = lane.repeat.refused(_id(correlation), error)
+            lane.connection.answer_repeat(refusal, lane.repeat.header, batch.began_s)
+
+    def _now_us(self) -> int:
+        return int(self._clock.monotonic_s() * 1e6)
+
+
+def _lay(into: kernels.Bytes, at: int, what: bytes) -> None:
+    into[at : at + len(what)] = np.frombuffer(what, np.uint8)
+
+
+def _bytes(source: kernels.Bytes, start: int, end: int) -> bytes:
+    return source[start:end].tobytes()
+
+
+def _id(correlation: int) -> bytes:
+    return correlation.to_bytes(SIZE_BYTES, signed=True)
