@@ -20,8 +20,8 @@ SOCKETS_MAX = 65_536
 FRAME_BYTES = ANSWER_BYTES = 512
 PLACES = 16
 EVENTS, ROOM_BYTES = 128, 2_048
-FRAMES_MAX = EVENTS * ROOM_BYTES // 64
-"""More cannot arrive at once: even an empty commit is longer than 64 bytes with its one place."""
+FRAME_BYTES_MIN = 32
+FRAMES_MAX = EVENTS * ROOM_BYTES // FRAME_BYTES_MIN
 ANSWERS_MAX = 128
 
 _EVENT_BYTES, _EVENT_DATA = 12, 4

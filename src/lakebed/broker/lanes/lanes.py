@@ -116,7 +116,9 @@ class Lanes:
         if not self._free or not isinstance(repeat, CommitRepeat) or not 0 <= socket < kernels.SOCKETS_MAX:
             return None
         form, rows = repeat.form, self.rows
-        if max(len(form.frame), len(form.answer)) > kernels.FRAME_BYTES or len(form.places) > kernels.PLACES:
+        if len(form.answer) > kernels.ANSWER_BYTES or len(form.places) > kernels.PLACES:
+            return None
+        if not kernels.FRAME_BYTES_MIN <= len(form.frame) <= kernels.FRAME_BYTES:
             return None
         index = self._free.pop()
         lane = self._lanes[index] = Lane(self, index, connection, repeat, socket)
