@@ -189,10 +189,10 @@ class Coordinator:
         """Commits of one group as before, with other numbers; None when they have to be judged anew, by `commit_offsets`."""
         group_id = many[0][0].group.group_id
         group = self._groups.get(group_id)
-        if group_id in self._loading or not all(holds(repeat, group) for repeat, _, _ in many):
+        if group_id in self._loading or not holds([repeat for repeat, _, _ in many], group):
             return None
         turn, step = self._grown(group_id)
-        commit_again(many, turn, self._known(group_id, turn.now_ms), ticket)
+        commit_again(many, turn, lambda: self._known(group_id, turn.now_ms), ticket)
         return self._growing_step(turn, step, len(many))
 
     def fetch_offsets(self, request: OffsetFetch, view: View) -> FetchedOffsets:

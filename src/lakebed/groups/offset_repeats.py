@@ -6,13 +6,13 @@ same generation or epoch. Whatever else is the case is for `offsets.commit` to j
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 import msgspec
 
 from lakebed.groups.classic_group import ClassicGroup, Member
-from lakebed.groups.consumer_group import ConsumerGroup, ConsumerMember
+from lakebed.groups.consumer_group import ConsumerGroup
 from lakebed.groups.effects import Arm, Timer, TimerKind, Turn
 from lakebed.groups.keys import offset_keys
 from lakebed.groups.known import Known
@@ -23,8 +23,11 @@ from lakebed.groups.settings import GroupSettings
 _RENEWING = frozenset({Phase.STABLE, Phase.PREPARING})
 
 
-class OffsetRepeat(msgspec.Struct, frozen=True):
-    """A commit without its numbers. `record` is the classic member's, `renewal` what keeps its session alive."""
+class OffsetRepeat(msgspec.Struct, eq=False):
+    """A commit without its numbers. `record` is the classic member's, `renewal` what keeps its session alive.
+
+    `last` are the offsets that came last: only the same ones again can be known already, as a rule.
+    """
 
     group: Group
     member_id: str
@@ -34,6 +37,7 @@ class OffsetRepeat(msgspec.Struct, frozen=True):
     metadata: tuple[str, ...]
     record: ClassicRecord | None = None
     renewal: Arm | None = None
+    last: Sequence[int] = ()
 
 
 Again: TypeAlias = tuple[OffsetRepeat, Sequence[int], Sequence[int]]
@@ -62,37 +66,45 @@ def repeat_of(group: Group | None, settings: GroupSettings, request: OffsetCommi
         record,
         None if record is None else Arm(timer, record.session_timeout_ms),
     )
-    return repeat if holds(repeat, group) else None
+    return repeat if holds([repeat], group) else None
 
 
-def holds(repeat: OffsetRepeat, group: Group | None) -> bool:
-    """Whether `group`, as it is now, would take the commit."""
-    if group is not repeat.group:
-        return False
-    member = group.members.get(repeat.member_id)
+def holds(repeats: Iterable[OffsetRepeat], group: Group | None) -> bool:
+    """Whether `group`, as it is now, would take all of these commits."""
     if isinstance(group, ClassicGroup):
-        instance_id = repeat.instance_id
-        return (
-            isinstance(member, Member)
-            and member.record is repeat.record
-            and group.generation == repeat.epoch
-            and group.phase in _RENEWING
-            and (instance_id is None or group.statics.get(instance_id) == repeat.member_id)
-        )
-    return isinstance(member, ConsumerMember) and member.epoch == repeat.epoch
+        if group.phase not in _RENEWING:
+            return False
+        members, statics, generation = group.members, group.statics, group.generation
+        for repeat in repeats:
+            member, instance_id = members.get(repeat.member_id), repeat.instance_id
+            if member is None or member.record is not repeat.record or generation != repeat.epoch:
+                return False
+            if repeat.group is not group or (instance_id is not None and statics.get(instance_id) != repeat.member_id):
+                return False
+        return True
+    return group is not None and all(_holds(repeat, group) for repeat in repeats)
 
 
-def commit_again(many: Sequence[Again], turn: Turn, known: Known | None, ticket: int) -> None:
+def _holds(repeat: OffsetRepeat, group: ConsumerGroup) -> bool:
+    member = group.members.get(repeat.member_id)
+    return repeat.group is group and member is not None and member.epoch == repeat.epoch
+
+
+def commit_again(many: Sequence[Again], turn: Turn, knows: Callable[[], Known | None], ticket: int) -> None:
     """Store the numbers, but for what is known. The answer is None: all of them are taken.
 
     What is known counts only until something else is stored: that may be for the same place.
     """
     now_ms, changes, effects = turn.now_ms, turn.changes, turn.effects
     for repeat, offsets, epochs in many:
-        keys, metadata = repeat.keys, repeat.metadata
-        if known is None or changes or not all(map(known.has, keys, offsets, epochs, metadata)):
-            for key, offset, epoch, note in zip(keys, offsets, epochs, metadata, strict=True):
+        if changes or repeat.last != offsets or not _is_known(repeat, knows(), offsets, epochs):
+            for key, offset, epoch, note in zip(repeat.keys, offsets, epochs, repeat.metadata, strict=True):
                 changes[key] = encode(OffsetRecord(offset, now_ms, epoch, note))
+        repeat.last = offsets
         if repeat.renewal is not None:
             effects.append(repeat.renewal)
     turn.answer(ticket, None)
+
+
+def _is_known(repeat: OffsetRepeat, known: Known | None, offsets: Sequence[int], epochs: Sequence[int]) -> bool:
+    return known is not None and all(map(known.has, repeat.keys, offsets, epochs, repeat.metadata))

@@ -118,10 +118,10 @@ def test_repeat_of_what_is_known_is_taken_and_not_stored() -> None:
     assert repeat is not None
     shell.commit(1, member, 5)
     before = shell.commits
-    for ticket, offsets in enumerate([[5], [6, 5], [5], [5, 6]], 1000):
+    for ticket, offsets in enumerate([[5], [5], [6, 5], [5], [5, 6]], 1000):
         step = shell.coordinator.commit_again([(repeat, [offset], [-1]) for offset in offsets], ticket)
         assert step is not None
         shell.perform(step)
         assert shell.answers.pop(ticket, "nothing") is None
-    assert shell.commits == before + 2
+    assert shell.commits == before + 3
     assert stored(shell) == (6, "")

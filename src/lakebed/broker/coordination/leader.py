@@ -281,7 +281,7 @@ class SlotLeader:
             self._keeps_time_soon = True
             self._loop.call_soon(self._keep_time_now)
         for effect in effects:
-            if isinstance(effect, Answer):
+            if type(effect) is Answer:
                 reply = self._waiting.pop(effect.ticket, None)
                 if reply is not None:
                     self._give(reply, effect.response)
@@ -296,9 +296,9 @@ class SlotLeader:
             return
         timers, now_s = self._timers, self._unkept_s
         for effect in effects:
-            if isinstance(effect, Arm):
+            if type(effect) is Arm:
                 timers.arm(effect.timer, now_s + effect.delay_ms / 1000)
-            elif isinstance(effect, Cancel):
+            elif type(effect) is Cancel:
                 timers.cancel(effect.timer)
         self._set_alarm()
 

@@ -96,7 +96,6 @@ class Lanes:
         )
         self._scratch = np.zeros(kernels.ANSWERS_MAX * kernels.ANSWER_BYTES, np.uint8)
         self._scratch_at = self._scratch.ctypes.data
-        self._due: list[_Batch] = []
         self._unsent = np.zeros(3 * kernels.ANSWERS_MAX, np.int64)
         self._loop.add_reader(self._epoll.fileno(), self._hear)
 
@@ -217,43 +216,26 @@ class Lanes:
                 self.rows.waiting[lane.index] -= len(unread) // lane.repeat.size_bytes
                 lane.connection.left_lane(unread, lane.leave())
 
-    def answer(self, batch: _Batch) -> None:
-        """All of the batch is committed. It is answered with all others that are so in this turn of the loop."""
-        if not self._due:
-            self._loop.call_soon(self._answer_due)
-        self._due.append(batch)
-
-    def _answer_due(self) -> None:
-        due, self._due = self._due, []
-        lanes: list[int] = []
-        ids: list[int] = []
-        for committed in due:
-            here = committed.departures == self._departures
-            batch = committed if here else self._still_here(committed)
-            if not batch.lanes:
-                continue
-            lanes += [lane.index for lane in batch.lanes]
-            ids += batch.ids
-            repeat = batch.lanes[0].repeat
-            self._watch.answered_many(
-                repeat.header, len(batch.ids), len(batch.ids) * len(repeat.form.answer), batch.began_s
-            )
-        for first in range(0, len(lanes), kernels.ANSWERS_MAX):
-            self._send(lanes[first : first + kernels.ANSWERS_MAX], ids[first : first + kernels.ANSWERS_MAX])
-
-    def _send(self, lanes: list[int], ids: list[int]) -> None:
-        count, scratch = len(ids), self._scratch
-        self._lanes_due[:count], self._ids_due[:count] = lanes, ids
+    def answer(self, committed: _Batch) -> None:
+        """All of the batch is committed."""
+        whole = committed.departures == self._departures
+        batch = committed if whole else self._still_here(committed)
+        count = len(batch.ids)
+        if not count:
+            return
+        self._lanes_due[:count], self._ids_due[:count] = [lane.index for lane in batch.lanes], batch.ids
         unsent = kernels.answer(
             count,
             self._now_us(),
             self._lanes_due,
             self._ids_due,
             self._scratch_at,
-            scratch,
+            self._scratch,
             self.rows,
             self._unsent,
         )
+        repeat = batch.lanes[0].repeat
+        self._watch.answered_many(repeat.header, count, count * len(repeat.form.answer), batch.began_s)
         if unsent:
             self._write_past(self._unsent[: 3 * unsent].tolist())
 
