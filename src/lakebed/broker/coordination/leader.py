@@ -40,6 +40,10 @@ class Waiting(Protocol):
 
 
 _RELOAD_PAUSE_S = 0.2
+_COARSE_S = 0.002
+"""Event loops count whole milliseconds, rounded, from one that may have passed: a sleep can be late by so much."""
+_FINE_S = 0.0004
+"""A sleep that rounds to none, so that it takes one turn of the loop."""
 _LAST_COMMITS_S = 5.0
 _GROUPS_AT_ONCE = 100
 
@@ -263,7 +267,9 @@ class SlotLeader:
                     self._perform(self._coordinator.reload(group_id))
                 return
 
-    def _run(self, effects: Iterable[Effect]) -> None:
+    def _run(self, effects: Sequence[Effect]) -> None:
+        if not effects:
+            return
         now_s, answers = self._clock.monotonic_s(), []
         for effect in effects:
             if isinstance(effect, Answer):
@@ -305,7 +311,14 @@ class SlotLeader:
         self._alarm = self._loop.create_task(self._ring(due_s), name=f"alarm {self._fence.resource}")
 
     async def _ring(self, due_s: float) -> None:
-        await self._clock.sleep(max(0.0, due_s - self._clock.monotonic_s()))
+        """In time, not a millisecond later: the last turns are waited for one by one, if the deadline still stands."""
+        while (left_s := due_s - self._clock.monotonic_s()) > 0:
+            if left_s > _COARSE_S:
+                await self._clock.sleep(left_s - _COARSE_S)
+            elif self._timers.next_due() == due_s:
+                await self._clock.sleep(min(left_s, _FINE_S))
+            else:
+                break
         self._alarm = None
         if self.leads:
             for timer in self._timers.take_due(self._clock.monotonic_s()):
