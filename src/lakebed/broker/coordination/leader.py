@@ -16,6 +16,7 @@ from functools import partial
 from itertools import count
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from lakebed.broker.coordination.alarm import met
 from lakebed.broker.coordination.gathering import Gathering
 from lakebed.broker.coordination.group_metrics import GroupMetrics
 from lakebed.broker.coordination.refusals import Loading, NotCoordinator
@@ -40,10 +41,6 @@ class Waiting(Protocol):
 
 
 _RELOAD_PAUSE_S = 0.2
-_COARSE_S = 0.002
-"""Event loops count whole milliseconds, rounded, from one that may have passed: a sleep can be late by so much."""
-_FINE_S = 0.0004
-"""A sleep that rounds to none, so that it takes one turn of the loop."""
 _LAST_COMMITS_S = 5.0
 _GROUPS_AT_ONCE = 100
 
@@ -311,14 +308,7 @@ class SlotLeader:
         self._alarm = self._loop.create_task(self._ring(due_s), name=f"alarm {self._fence.resource}")
 
     async def _ring(self, due_s: float) -> None:
-        """In time, not a millisecond later: the last turns are waited for one by one, if the deadline still stands."""
-        while (left_s := due_s - self._clock.monotonic_s()) > 0:
-            if left_s > _COARSE_S:
-                await self._clock.sleep(left_s - _COARSE_S)
-            elif self._timers.next_due() == due_s:
-                await self._clock.sleep(min(left_s, _FINE_S))
-            else:
-                break
+        await met(self._clock, due_s, lambda: self._timers.next_due() == due_s)
         self._alarm = None
         if self.leads:
             for timer in self._timers.take_due(self._clock.monotonic_s()):
