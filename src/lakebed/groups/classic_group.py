@@ -37,7 +37,10 @@ class Member:
         return self.record.instance_id
 
     def metadata(self, protocol: str | None) -> bytes:
-        return next((body for name, body in self.record.protocols if name == protocol), b"")
+        for name, body in self.record.protocols:
+            if name == protocol:
+                return body
+        return b""
 
 
 class ClassicGroup:
@@ -137,9 +140,10 @@ class ClassicGroup:
         self.pending_sync.discard(member_id)
 
     def update(self, member: Member, record: ClassicRecord, ticket: int | None) -> None:
-        self.supported.subtract(name for name, _ in member.record.protocols)
-        self.supported.update(name for name, _ in record.protocols)
-        member.record = record
+        if member.record is not record:
+            self.supported.subtract(name for name, _ in member.record.protocols)
+            self.supported.update(name for name, _ in record.protocols)
+            member.record = record
         self.park_join(member, ticket)
 
     def park_join(self, member: Member, ticket: int | None) -> None:
@@ -165,6 +169,8 @@ class ClassicGroup:
     def select_protocol(self) -> str:
         """The one that all speak and most prefer."""
         common = {name for name, count in self.supported.items() if count == len(self.members)}
+        if len(common) == 1:
+            return next(iter(common))
         votes = Counter(
             next(name for name, _ in member.record.protocols if name in common) for member in self.members.values()
         )
@@ -175,8 +181,8 @@ class ClassicGroup:
         if self.protocol_type != CONSUMER_PROTOCOL or (self.members and self.protocol is None):
             return None
         found: set[str] = set()
-        for member in self.members.values():
-            topics = consumer_protocol_topics(member.metadata(self.protocol))
+        for metadata in {member.metadata(self.protocol) for member in self.members.values()}:
+            topics = consumer_protocol_topics(metadata)
             if topics is None:
                 return None
             found |= topics

@@ -104,7 +104,6 @@ def generation_answer(
     group: ClassicGroup, member: Member, *, skip_assignment: bool = False
 ) -> join_group.JoinGroupResponse:
     """The generation as a member sees it; the leader sees everyone."""
-    members = group.members.values() if member.member_id == group.leader else ()
     return join_group.JoinGroupResponse(
         generation_id=group.generation,
         protocol_type=group.protocol_type,
@@ -112,12 +111,7 @@ def generation_answer(
         leader=group.leader or "",
         skip_assignment=skip_assignment,
         member_id=member.member_id,
-        members=[
-            join_group.JoinGroupResponseMember(
-                member_id=each.member_id, group_instance_id=each.instance_id, metadata=each.metadata(group.protocol)
-            )
-            for each in members
-        ],
+        members=_everyone(group) if member.member_id == group.leader else (),
     )
 
 
@@ -208,7 +202,17 @@ def _begin_generation(group: ClassicGroup, now_ms: int) -> None:
 
 def _leader_first(group: ClassicGroup) -> list[Member]:
     """All wait for what the leader does next."""
-    return sorted(group.members.values(), key=lambda member: member.member_id != group.leader)
+    leader = group.members.get(group.leader or "")
+    others = [member for member in group.members.values() if member is not leader]
+    return others if leader is None else [leader, *others]
+
+
+def _everyone(group: ClassicGroup) -> list[join_group.JoinGroupResponseMember]:
+    protocol = group.protocol
+    return [
+        join_group.JoinGroupResponseMember(each.member_id, each.record.instance_id, each.metadata(protocol))
+        for each in group.members.values()
+    ]
 
 
 def _propagate(group: ClassicGroup, turn: Turn, code: ErrorCode) -> None:

@@ -101,7 +101,8 @@ class Coordinator:
             turn.answer(caller.ticket, refusal)
         else:
             self._groups[request.group_id] = group
-            classic_join.join(group, turn, self._settings, request, caller, str(self._clock.uuid7()))
+            unique = "" if request.member_id else str(self._clock.uuid7())
+            classic_join.join(group, turn, self._settings, request, caller, unique)
         return self._step(turn)
 
     def sync(self, request: sync_group.SyncGroupRequest, caller: Caller) -> Step:
@@ -252,7 +253,7 @@ class Coordinator:
 
     def settle(self, step: Step) -> Sequence[Effect]:
         """A step is committed, or had no changes: the effects to run now, which may be those of others too."""
-        released = self._ledger.settle(step)
+        released = step.effects if step.free else self._ledger.settle(step)
         self._growing.end(step)
         group = self._groups.get(step.group_id)
         if group is not None and not self._ledger.is_open(step.group_id) and is_idle(group):
@@ -322,7 +323,10 @@ class Coordinator:
 
     def _step(self, turn: Turn) -> Step:
         step = Step(turn.group_id, self._fence, turn.changes, turn.effects, turn.revision, turn.sweep, turn.rebalances)
-        self._ledger.enter(step)
+        if step.commits or self._ledger.is_open(turn.group_id):
+            self._ledger.enter(step)
+        else:
+            step.free = True
         return step
 
     def _grown(self, group_id: str) -> tuple[Turn, Step | None]:

@@ -85,6 +85,7 @@ class Fence:
 class Step:
     """One turn of one group. `revision`: the one its changes build on, empty where there is no head; None where they touch
     no membership. `gathered`: the shell holds it for a while, and requests that only store offsets may be added to it.
+    `free`: it commits nothing and came when nothing of its group was under way, so its effects wait for nothing.
     """
 
     group_id: str
@@ -96,6 +97,7 @@ class Step:
     rebalances: int = 0
     requests: int = 1
     gathered: bool = False
+    free: bool = False
 
     @property
     def size_bytes(self) -> int:

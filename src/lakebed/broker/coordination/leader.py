@@ -3,8 +3,8 @@
 Steps that only store offsets go with those of other slots; a step of another kind first closes what they go with.
 
 Invariant: nothing is answered that is not committed, and nothing is decided once the lease is not surely held. Whatever
-wakes up late is refused by the fence in the log. An answer may bring its connection's next request at once, so answers are
-given last, when all else that goes with them is done.
+wakes up late is refused by the fence in the log. An answer may bring its connection's next request at once: whatever that
+leads to comes after the timers of the step that was answered.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from functools import partial
 from itertools import count
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from lakebed.broker.coordination.alarm import met
 from lakebed.broker.coordination.gathering import Gathering
 from lakebed.broker.coordination.group_metrics import GroupMetrics
 from lakebed.broker.coordination.refusals import Loading, NotCoordinator
@@ -275,6 +276,8 @@ class SlotLeader:
 
     def _run(self, effects: Sequence[Effect]) -> None:
         """Give the answers of effects; their timers are set a moment later, but before any that come after them."""
+        if not effects:
+            return
         self._keep_time()
         self._unkept, self._unkept_s = effects, self._clock.monotonic_s()
         if not self._keeps_time_soon:
@@ -329,7 +332,7 @@ class SlotLeader:
         self._alarm = self._loop.create_task(self._ring(due_s), name=f"alarm {self._fence.resource}")
 
     async def _ring(self, due_s: float) -> None:
-        await self._clock.sleep(max(0.0, due_s - self._clock.monotonic_s()))
+        await met(self._clock, due_s, lambda: self._timers.next_due() == due_s)
         self._alarm = None
         self._keep_time()
         if self.leads:
