@@ -63,8 +63,8 @@ class Flush:
             self._places.append(places)
             request.pieces = ()
         born_ms = birth_ms(self._object_id)
-        buffers, layouts = encode(self._object_id, self._domain, born_ms, sorted(streams.items()))
-        self.whole = sealed(buffers, take)
+        stretches, layouts = encode(self._object_id, self._domain, born_ms, sorted(streams.items()))
+        self.whole = sealed(stretches, take)
         self.written = Written(self.segment, born_ms, layouts)
         self._decide = self._publish(self.written)
 
