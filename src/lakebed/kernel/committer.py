@@ -162,11 +162,12 @@ class Committer:
             self._answer(plan, self._head.version, self._head.snapshot.timestamp)
             return True
         self.writing = True
+        began_s = self._clock.monotonic_s()
         try:
-            with self._head.metrics.committing():
-                fate = await self._create(plan, self._clock.boot_s())
+            fate = await self._create(plan, self._clock.boot_s())
         finally:
             self.writing = False
+            self._head.metrics.commit_s.observe(self._clock.monotonic_s() - began_s)
         if fate is Fate.DOUBTFUL:
             self._stuck = plan
         if fate in (Fate.DOUBTFUL, Fate.PAST):

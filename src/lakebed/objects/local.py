@@ -11,7 +11,7 @@ import builtins
 import errno
 import os
 import stat
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -65,7 +65,7 @@ class LocalStore:
 
     async def reserve(self, keys: Sequence[Key]) -> bool:
         if len(self._reserved) + len(keys) <= _RESERVED_MAX:
-            await self._run(self._reserve, {key: self._path(key) for key in keys})
+            await self._run(self._reserve, [check_key(key) for key in keys])
         return True
 
     async def create(self, key: Key, body: Body) -> ETag:
@@ -131,15 +131,17 @@ class LocalStore:
             raise Unavailable(f"{path.parent} was removed while {path.name} was written", "Try again") from None
         return _etag(_size(body), modified_ns)
 
-    def _reserve(self, paths: Mapping[Key, Path]) -> None:
+    def _reserve(self, keys: Sequence[Key]) -> None:
         """Those of one folder share a sync."""
-        folders: dict[Path, builtins.list[Key]] = {}
-        for key, path in paths.items():
-            folders.setdefault(path.parent, []).append(key)
-        for folder, keys in folders.items():
+        folders: dict[str, builtins.list[str]] = {}
+        for key in keys:
+            above, slash, name = key.rpartition("/")
+            folders.setdefault(above + slash, []).append(name)
+        for above, names in folders.items():
+            folder = self.root / above
             self._make_folder(folder)
-            fds = self._files.reserve(folder, [paths[key].name for key in keys])
-            self._reserved.update({key: fd for key, fd in zip(keys, fds, strict=True) if fd >= 0})
+            fds = self._files.reserve(folder, names)
+            self._reserved.update({above + name: fd for name, fd in zip(names, fds, strict=True) if fd >= 0})
 
     def _fill(self, key: Key, body: Body | Sequence[Body]) -> ETag:
         """Put what was reserved. If that fails, or the name is gone, the next try finds nothing reserved.
