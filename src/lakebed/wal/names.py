@@ -63,7 +63,7 @@ class Names:
         self._work.add_done_callback(ended)
 
     async def _reserve(self, now_s: float) -> None:
-        ids = [self._clock.uuid7() for _ in range(self._ahead)]
+        ids = sorted(self._clock.uuid7() for _ in range(self._ahead))  # names that only grow are quick to remember
         try:
             self._useful = await self._store.reserve([self._path(each) for each in ids])
         except LakebedError:
