@@ -58,6 +58,8 @@ class Committer:
         self._queue: deque[Transaction] = deque()
         self._arrived = asyncio.Event()
         self._stuck: Plan | None = None
+        self._turn: AsyncExitStack | None = None
+        """Held by who keeps losing."""
         self._outcomes: OrderedDict[str, CommitResult[Any]] = OrderedDict()
         self._closed = False
         self.writing = False
@@ -120,10 +122,18 @@ class Committer:
         """Get every transaction of the batch an answer. Refusals and mere answers need a snapshot younger than the batch."""
         if self._stuck is not None and not await self._unstick(batch):
             return
-        async with AsyncExitStack() as turn:
-            await self._carry_through(self._without_known(batch), turn)
+        try:
+            await self._carry_through(self._without_known(batch) if self._outcomes else batch)
+        finally:
+            if self._turn is not None:
+                await self._end_turn()
 
-    async def _carry_through(self, batch: list[Transaction], turn: AsyncExitStack) -> None:
+    async def _end_turn(self) -> None:
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            await turn.aclose()
+
+    async def _carry_through(self, batch: list[Transaction]) -> None:
         """Plan and write until all are answered; who keeps losing asks for its turn."""
         attempt, fresh = 0, False
         while batch:
@@ -137,7 +147,8 @@ class Committer:
             if await self._carried_out(plan):
                 await asyncio.sleep(0)  # whoever waited hears of it before the next commit keeps the loop
                 batch, attempt, fresh = batch[plan.taken :], 0, True
-                await turn.aclose()
+                if self._turn is not None:
+                    await self._end_turn()
                 continue
             if self._stuck is plan:
                 self._requeue([waiting for waiting, _ in plan.refusals] + batch[plan.taken :])
@@ -147,7 +158,8 @@ class Committer:
                 self._give_up(batch)
                 return
             if attempt == self._settings.turn_after:
-                await turn.enter_async_context(self._head.store.turn())
+                self._turn = AsyncExitStack()
+                await self._turn.enter_async_context(self._head.store.turn())
             await self._rebase(attempt)
             fresh = True
 
@@ -163,11 +175,12 @@ class Committer:
             self._answer(plan, self._head.version, self._head.snapshot.timestamp)
             return True
         self.writing = True
+        began_s = self._clock.monotonic_s()
         try:
-            with self._head.metrics.committing():
-                fate = await self._create(plan, self._clock.boot_s())
+            fate = await self._create(plan, self._clock.boot_s())
         finally:
             self.writing = False
+            self._head.metrics.commit_s.observe(self._clock.monotonic_s() - began_s)
         if fate is Fate.DOUBTFUL:
             self._stuck = plan
         if fate in (Fate.DOUBTFUL, Fate.PAST):
@@ -258,7 +271,7 @@ class Committer:
         """Answer those whose earlier try has turned out to be committed."""
         fresh = []
         for waiting in batch:
-            outcome = self._outcomes.get(waiting.txn_id) if self._outcomes else None
+            outcome = self._outcomes.get(waiting.txn_id)
             if outcome is None:
                 fresh.append(waiting)
             else:

@@ -41,6 +41,8 @@ class Head:
         self.identity: Identity = identity_of(loaded.snapshot, store.name)
         self.snapshot: Snapshot
         self._adopt(loaded, began_s)
+        metrics.version.set_function(lambda: self.snapshot.version)
+        metrics.state_bytes.set_function(lambda: self.snapshot.weight_bytes)
 
     @property
     def version(self) -> Version:
@@ -119,8 +121,6 @@ class Head:
 
     def _move(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self.metrics.version.set(snapshot.version)
-        self.metrics.state_bytes.set(snapshot.weight_bytes)
         advanced, self._advanced = self._advanced, asyncio.get_running_loop().create_future()
         if not advanced.done():
             advanced.set_result(None)

@@ -15,8 +15,8 @@ class LogMetrics:
 
     def __init__(self, metrics: Metrics, clock: Clock, log: str) -> None:
         self._clock = clock
-        self.commits = metrics.counter("kernel_commits", "Commits won", ["log"]).labels(log)
-        self.transactions = metrics.counter("kernel_transactions", "Transactions committed", ["log"]).labels(log)
+        self.commits = metrics.counts("kernel_commits", "Commits won", "log").labels(log)
+        self.transactions = metrics.counts("kernel_transactions", "Transactions committed", "log").labels(log)
         self.conflicts = metrics.counter("kernel_conflicts", "Transactions answered Conflict", ["log"]).labels(log)
         self.retries = metrics.counter("kernel_retries", "Commits decided anew because another won", ["log"]).labels(
             log
@@ -25,12 +25,10 @@ class LogMetrics:
         self.reloads = metrics.counter("kernel_stale_commits", "Commits won for numbers of the past", ["log"]).labels(
             log
         )
-        self.group_size = metrics.histogram(
-            "kernel_group_transactions", "Transactions per commit", ["log"], buckets=_GROUP_SIZES
+        self.group_size = metrics.spreads(
+            "kernel_group_transactions", "Transactions per commit", "log", buckets=_GROUP_SIZES
         ).labels(log)
-        self._commit_s = metrics.histogram("kernel_commit_seconds", "From first try to won or lost", ["log"]).labels(
-            log
-        )
+        self.commit_s = metrics.spreads("kernel_commit_seconds", "From first try to won or lost", "log").labels(log)
         self._replay_s = metrics.histogram("kernel_replay_seconds", "Applying commits of others", ["log"]).labels(log)
         self._checkpoint_s = metrics.histogram("kernel_checkpoint_seconds", "Writing a checkpoint", ["log"]).labels(log)
         self.state_bytes = metrics.gauge("kernel_state_bytes", "About the size of a checkpoint now", ["log"]).labels(
@@ -40,10 +38,7 @@ class LogMetrics:
         self.checkpoint_bytes = metrics.counter(
             "kernel_checkpoint_bytes", "Bytes of checkpoints written", ["log"]
         ).labels(log)
-        self.commit_bytes = metrics.counter("kernel_commit_bytes", "Bytes of commits written", ["log"]).labels(log)
-
-    def committing(self) -> AbstractContextManager[None]:
-        return timed(self._clock, self._commit_s)
+        self.commit_bytes = metrics.counts("kernel_commit_bytes", "Bytes of commits written", "log").labels(log)
 
     def replaying(self) -> AbstractContextManager[None]:
         return timed(self._clock, self._replay_s)

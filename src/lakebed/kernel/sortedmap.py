@@ -68,10 +68,24 @@ class SortedMap(Generic[K, V]):
 
     def merged(self, changes: Mapping[K, V | Absent], lost: list[tuple[K, V]] | None = None) -> SortedMap[K, V]:
         """This map with `changes` applied; a key changed to `ABSENT` is removed. `lost` gets what was there before."""
+        if len(changes) == 1 and (grown := self._grown(changes)) is not None:
+            return grown
         swapped, rest = self._swapped(changes, lost)
         if rest and lost is not None:
             lost += [(key, value) for key in rest if (value := self.get(key)) is not None]
         return swapped._edited(rest) if rest else swapped
+
+    def _grown(self, changes: Mapping[K, V | Absent]) -> SortedMap[K, V] | None:
+        """With one more key behind all others, as the names of new segments are; None when that is not the change."""
+        key, value = next(iter(changes.items()))
+        keys, values = self._leaves[-1] if self._leaves else _NOTHING
+        if isinstance(value, Absent) or not 0 < len(keys) < _LEAF_MAX or key <= keys[-1]:
+            return None
+        keys, values, leaves = keys.copy(), values.copy(), self._leaves.copy()
+        keys.append(key)
+        values.append(value)
+        leaves[-1] = (keys, values)
+        return SortedMap(self._firsts, leaves, self._size + 1)
 
     def _swapped(
         self, changes: Mapping[K, V | Absent], lost: list[tuple[K, V]] | None

@@ -6,7 +6,7 @@ been written yet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from lakebed.kernel.keys import Entry, Keys, KeysDraft, KeysPart
@@ -95,7 +95,7 @@ class Snapshot:
 class Draft:
     """The next version of the state, being written."""
 
-    __slots__ = ("_drafts", "_keys", "_registry", "_routes", "_streams", "base")
+    __slots__ = ("_drafts", "_keys", "_registry", "_streams", "base")
 
     def __init__(self, base: Snapshot, registry: Registry) -> None:
         self.base = base
@@ -108,9 +108,6 @@ class Draft:
         assert isinstance(streams, StreamsDraft)
         self._keys = keys
         self._streams = streams
-        self._routes: dict[type[Operation], list[Callable[[Any, int], None]]] = {
-            kind: [self._drafts[name].apply for name in names] for kind, names in registry.routes.items()
-        }
 
     @property
     def version(self) -> Version:
@@ -136,10 +133,10 @@ class Draft:
 
     def apply(self, operations: Iterable[Operation], version: int) -> None:
         """Take the operations of one transaction, which ends with them."""
-        routes = self._routes
+        routes, drafts = self._registry.routes, self._drafts
         for operation in operations:
-            for apply in routes[type(operation)]:
-                apply(operation, version)
+            for name in routes[type(operation)]:
+                drafts[name].apply(operation, version)
         self.finish()
 
     def replay(self, commits: Sequence[Commit]) -> None:

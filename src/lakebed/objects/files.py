@@ -82,10 +82,10 @@ class Files:
             raise
         return fds
 
-    def fill_synced(self, fd: int, body: Body | Sequence[Body], modified_ns: int | None = None) -> bool:
-        """Fill a reserved file; False when it has lost its name meanwhile."""
-        self._fill(fd, body, modified_ns)
-        return os.fstat(fd).st_nlink > 0
+    def fill_synced(self, fd: int, body: Body | Sequence[Body]) -> os.stat_result:
+        """Fill a reserved file; what becomes of it, which has no link when it has lost its name meanwhile."""
+        self._fill(fd, body, None)
+        return os.fstat(fd)
 
     def replace_synced(
         self, folder: Path, name: str, body: Body | Sequence[Body], modified_ns: int | None = None

@@ -47,7 +47,7 @@ class LocalStore:
         self._threads = Threads(_THREADS, "lakebed-objects")
         self._locks = FileLocks(self.root / ".locks")
         self._made: set[Path] = set()
-        self._reserved: dict[Path, int] = {}
+        self._reserved: dict[Key, int] = {}
         """Open files that have their names and nothing else yet."""
         self._closed = False
 
@@ -55,15 +55,17 @@ class LocalStore:
         return f"LocalStore({str(self.root)!r})"
 
     async def put(self, key: Key, body: Body | Sequence[Body]) -> ETag:
-        path = self._path(key)
         try:
-            return await self._run(self._fill if path in self._reserved else self._create, path, body)
+            if key in self._reserved:
+                return await self._run(self._fill, key, body)
+            return await self._run(self._create, self._path(key), body)
         except Exists:
+            path = self._path(key)
             return await self._locked(path, partial(self._replace, path, body, None))
 
     async def reserve(self, keys: Sequence[Key]) -> bool:
         if len(self._reserved) + len(keys) <= _RESERVED_MAX:
-            await self._run(self._reserve, [self._path(key) for key in keys])
+            await self._run(self._reserve, [check_key(key) for key in keys])
         return True
 
     async def create(self, key: Key, body: Body) -> ETag:
@@ -101,15 +103,15 @@ class LocalStore:
 
     async def delete(self, key: Key) -> None:
         path = self._path(key)
-        await self._locked(path, partial(self._delete, path))
+        await self._locked(path, partial(self._delete, path, key))
 
     async def close(self) -> None:
         self._closed = True
         self._threads.stop()
-        for path, fd in self._reserved.items():
+        for key, fd in self._reserved.items():
             os.close(fd)
             with suppress(OSError):  # nobody knows the name
-                self._files.unlink(path)
+                self._files.unlink(self._path(key))
         self._files.close()
 
     def _path(self, key: Key) -> Path:
@@ -129,27 +131,31 @@ class LocalStore:
             raise Unavailable(f"{path.parent} was removed while {path.name} was written", "Try again") from None
         return _etag(_size(body), modified_ns)
 
-    def _reserve(self, paths: Sequence[Path]) -> None:
+    def _reserve(self, keys: Sequence[Key]) -> None:
         """Those of one folder share a sync."""
-        folders: dict[Path, builtins.list[Path]] = {}
-        for path in paths:
-            folders.setdefault(path.parent, []).append(path)
-        for folder, within in folders.items():
+        folders: dict[str, builtins.list[str]] = {}
+        for key in keys:
+            above, slash, name = key.rpartition("/")
+            folders.setdefault(above + slash, []).append(name)
+        for above, names in folders.items():
+            folder = self.root / above
             self._make_folder(folder)
-            fds = self._files.reserve(folder, [path.name for path in within])
-            self._reserved.update({path: fd for path, fd in zip(within, fds, strict=True) if fd >= 0})
+            fds = self._files.reserve(folder, names)
+            self._reserved.update({above + name: fd for name, fd in zip(names, fds, strict=True) if fd >= 0})
 
-    def _fill(self, path: Path, body: Body | Sequence[Body]) -> ETag:
-        """Put what was reserved. If that fails, or the name is gone, the next try finds nothing reserved."""
-        fd = self._reserved.pop(path, None)
+    def _fill(self, key: Key, body: Body | Sequence[Body]) -> ETag:
+        """Put what was reserved. If that fails, or the name is gone, the next try finds nothing reserved.
+
+        The time is the file system's own: nothing was here before that it could be taken for.
+        """
+        fd = self._reserved.pop(key, None)
         if fd is None:
-            return self._create(path, body)
-        modified_ns = self._later_than(0)
+            return self._create(self._path(key), body)
         try:
-            named = self._files.fill_synced(fd, body, modified_ns)
+            status = self._files.fill_synced(fd, body)
         finally:
             os.close(fd)
-        return _etag(_size(body), modified_ns) if named else self._create(path, body)
+        return _etag(status.st_size, status.st_mtime_ns) if status.st_nlink else self._create(self._path(key), body)
 
     def _replace(self, path: Path, body: Body | Sequence[Body], expected: ETag | None) -> ETag:
         try:
@@ -164,12 +170,12 @@ class LocalStore:
         self._files.replace_synced(path.parent, path.name, body, modified_ns)
         return _etag(_size(body), modified_ns)
 
-    def _delete(self, path: Path) -> None:
+    def _delete(self, path: Path, key: Key) -> None:
         try:
             self._stat(path)
         except (FileNotFoundError, NotADirectoryError):
             return
-        reserved = self._reserved.pop(path, None)
+        reserved = self._reserved.pop(key, None)
         if reserved is not None:
             os.close(reserved)
         self._files.unlink(path)

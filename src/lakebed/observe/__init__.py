@@ -7,13 +7,15 @@ from lakebed.observe.health import CheckResult, Health, HealthReport, Probe
 from lakebed.observe.logs import Logger, Logs, correlated
 from lakebed.observe.metrics import CONTENT_TYPE, Counter, Gauge, Histogram, Metrics, timed
 from lakebed.observe.reach import Reach
-from lakebed.observe.tallies import Counted, Tallies, Tally
+from lakebed.observe.tallies import Count, Counted, Counts, Spread, Spreads, Tallies, Tally
 
 __all__ = [
     "CONTENT_TYPE",
     "CheckResult",
+    "Count",
     "Counted",
     "Counter",
+    "Counts",
     "Gauge",
     "Health",
     "HealthReport",
@@ -23,6 +25,8 @@ __all__ = [
     "Metrics",
     "Probe",
     "Reach",
+    "Spread",
+    "Spreads",
     "Tallies",
     "Tally",
     "correlated",

@@ -15,7 +15,7 @@ from prometheus_client.metrics_core import Metric
 
 from lakebed.clock import Clock
 from lakebed.errors import Invalid
-from lakebed.observe.tallies import Counted, Tallies
+from lakebed.observe.tallies import Counted, Counts, Spreads, Tallies
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "lakebed"
@@ -26,7 +26,7 @@ TIME_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.
 __all__ = ["CONTENT_TYPE", "TIME_BUCKETS_S", "Counter", "Gauge", "Histogram", "Metrics", "timed"]
 
 Instrument = TypeVar("Instrument", Counter, Gauge, Histogram)
-Source = TypeVar("Source", Counted, Tallies)
+Source = TypeVar("Source", Counted, Tallies, Counts, Spreads)
 
 
 class Metrics:
@@ -35,6 +35,8 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
         self._made: dict[str, tuple[Counter | Gauge | Histogram, tuple[str, ...]]] = {}
+        self._counts: dict[str, Counts] = {}
+        self._spreads: dict[str, Spreads] = {}
 
     def counter(self, name: str, help: str, labels: Sequence[str] = ()) -> Counter:
         """Something that only grows. Exposed as `lakebed_<name>_total`."""
@@ -60,10 +62,22 @@ class Metrics:
         """A counter without labels of what happens too often for a lock each time."""
         return self._told(Counted(f"{PREFIX}_{name}", help))
 
+    def counts(self, name: str, help: str, label: str) -> Counts:
+        """The same by one label."""
+        if name not in self._counts:
+            self._counts[name] = self._told(Counts(f"{PREFIX}_{name}", help, label))
+        return self._counts[name]
+
+    def spreads(self, name: str, help: str, label: str, buckets: Sequence[float] = TIME_BUCKETS_S) -> Spreads:
+        """A histogram by one label of what happens too often for a lock each time."""
+        if name not in self._spreads:
+            self._spreads[name] = self._told(Spreads(f"{PREFIX}_{name}", help, label, buckets))
+        return self._spreads[name]
+
     def tallies(
         self, counter: tuple[str, str], histogram: tuple[str, str], label: str, buckets: Sequence[float]
     ) -> Tallies:
-        """The same by one label, with the times it took; `counter` and `histogram` are names with their help."""
+        """A counter by one label, with the times it took; `counter` and `histogram` are names with their help."""
         named = [(f"{PREFIX}_{name}", help) for name, help in (counter, histogram)]
         return self._told(Tallies(named[0], named[1], label, buckets))
 

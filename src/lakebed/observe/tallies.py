@@ -12,27 +12,51 @@ from itertools import accumulate
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 
-class Tally:
-    """How often, and how long each time took. Count `begun` up yourself."""
+class Spread:
+    """How often, and how much each time."""
 
-    __slots__ = ("_bounds", "begun", "counts", "sum_s")
+    __slots__ = ("_bounds", "counts", "sum")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
-        self.begun = 0
         self.counts = [0] * (len(bounds) + 1)
-        self.sum_s = 0.0
+        self.sum = 0.0
 
-    def ended(self, seconds: float, times: int = 1) -> None:
-        self.sum_s += seconds * times
-        self.counts[bisect_left(self._bounds, seconds)] += times
+    def observe(self, amount: float, times: int = 1) -> None:
+        self.sum += amount * times
+        self.counts[bisect_left(self._bounds, amount)] += times
 
     def buckets(self) -> list[tuple[str, float]]:
-        """How many took at most so long, for every bound, as the exposition format wants it."""
-        names = [*map(str, self._bounds), "+Inf"]
+        """How often it was at most so much, for every bound, as the exposition format wants it."""
+        names = [*map(floatToGoString, self._bounds), "+Inf"]
         return [(name, float(total)) for name, total in zip(names, accumulate(self.counts), strict=True)]
+
+
+class Tally(Spread):
+    """How often something began, and how long it took when it has ended. Count `begun` up yourself."""
+
+    __slots__ = ("begun",)
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        super().__init__(bounds)
+        self.begun = 0
+
+    ended = Spread.observe
+
+
+class Count:
+    """How often."""
+
+    __slots__ = ("total",)
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def inc(self, amount: int = 1) -> None:
+        self.total += amount
 
 
 class Counted(Collector):
@@ -44,6 +68,42 @@ class Counted(Collector):
 
     def collect(self) -> Iterable[Metric]:
         yield CounterMetricFamily(self._name, self._help, value=self.total)
+
+
+class Counts(Collector):
+    """A counter for each value of one label."""
+
+    def __init__(self, name: str, help: str, label: str) -> None:
+        self._name, self._help, self._label = name, help, label
+        self._by_value: dict[str, Count] = {}
+
+    def labels(self, value: str) -> Count:
+        """The counter of a value; the same every time."""
+        return self._by_value.setdefault(value, Count())
+
+    def collect(self) -> Iterable[Metric]:
+        family = CounterMetricFamily(self._name, self._help, labels=[self._label])
+        for value, count in list(self._by_value.items()):
+            family.add_metric([value], count.total)
+        yield family
+
+
+class Spreads(Collector):
+    """A histogram for each value of one label."""
+
+    def __init__(self, name: str, help: str, label: str, bounds: Sequence[float]) -> None:
+        self._name, self._help, self._label, self._bounds = name, help, label, bounds
+        self._by_value: dict[str, Spread] = {}
+
+    def labels(self, value: str) -> Spread:
+        """The histogram of a value; the same every time."""
+        return self._by_value.setdefault(value, Spread(self._bounds))
+
+    def collect(self) -> Iterable[Metric]:
+        family = HistogramMetricFamily(self._name, self._help, labels=[self._label])
+        for value, spread in list(self._by_value.items()):
+            family.add_metric([value], spread.buckets(), spread.sum)
+        yield family
 
 
 class Tallies(Collector):
@@ -68,6 +128,6 @@ class Tallies(Collector):
         known: Mapping[str, Tally] = dict(self._by_value)
         for value, tally in known.items():
             begun.add_metric([value], tally.begun)
-            ended.add_metric([value], tally.buckets(), tally.sum_s)
+            ended.add_metric([value], tally.buckets(), tally.sum)
         yield begun
         yield ended

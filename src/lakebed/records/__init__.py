@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakebed.records.batch import (
     CONTROL,
+    CRC_FROM,
     HEADER_BYTES,
     LOG_APPEND_TIME,
     NO_PRODUCER,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONTROL",
+    "CRC_FROM",
     "HEADERS_TYPE",
     "HEADER_BYTES",
     "LOG_APPEND_TIME",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from uuid import UUID
 
 from lakebed.clock import Clock, birth_ms
 from lakebed.errors import Invalid
 from lakebed.kernel import Decision, View
 from lakebed.wal.format import Payload, encode, sealed
+from lakebed.wal.names import Name
 from lakebed.wal.outcomes import Appended, Piece, Publish, Verdicts, Written
-from lakebed.wal.paths import object_path
 
 
 class Request:
@@ -32,16 +31,14 @@ class Request:
 class Flush:
     """Requests on their way through one object. `put` gets None when it is durable, or what went wrong."""
 
-    def __init__(
-        self, object_id: UUID, requests: list[Request], zone: str, domain: int, clock: Clock, publish: Publish
-    ) -> None:
+    def __init__(self, name: Name, requests: list[Request], domain: int, clock: Clock, publish: Publish) -> None:
         self._requests = requests
         self._domain = domain
         self._publish = publish
-        self._object_id = object_id
+        self._object_id = name.object_id
         self._lent = False
         self.began_s = clock.monotonic_s()
-        self.segment = object_path(zone, domain, self._object_id)
+        self.segment = name.path
         self.txn_id = f"flush:{self._object_id}"
         self.size_bytes = sum([request.size_bytes for request in requests])
         self.put: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
@@ -63,8 +60,8 @@ class Flush:
             self._places.append(places)
             request.pieces = ()
         born_ms = birth_ms(self._object_id)
-        buffers, layouts = encode(self._object_id, self._domain, born_ms, sorted(streams.items()))
-        self.whole = sealed(buffers, take)
+        stretches, layouts = encode(self._object_id, self._domain, born_ms, sorted(streams.items()))
+        self.whole = sealed(stretches, take)
         self.written = Written(self.segment, born_ms, layouts)
         self._decide = self._publish(self.written)
 

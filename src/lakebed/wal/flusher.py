@@ -58,8 +58,7 @@ class Flusher:
         self._tail = tail
         self._budget = budget
         self._domain = domain
-        self._zone = check_zone(zone)
-        self._names = Names(store, self._zone, domain, clock, settings.names_ahead)
+        self._names = Names(store, check_zone(zone), domain, clock, settings.names_ahead)
         self._clock = clock
         self._settings = settings
         self._linger_s = settings.flush_linger_s if settings.flush_linger_s is not None else linger_s
@@ -133,7 +132,7 @@ class Flusher:
 
     def _start(self) -> None:
         self._overdue = False
-        flush = Flush(self._names.take(), self._gather(), self._zone, self._domain, self._clock, self._publish)
+        flush = Flush(self._names.take(), self._gather(), self._domain, self._clock, self._publish)
         if not self._linger_s:
             half = min(max(flush.size_bytes // 2, _BESIDE_MIN_BYTES), _BESIDE_MAX_BYTES)
             self._enough_bytes = min(half, self._settings.flush_bytes)
@@ -206,7 +205,7 @@ class Flusher:
         results = [await tries[0]] if len(tries) == 1 else await asyncio.gather(*tries)
         for flush, result in zip(durable, results, strict=True):
             try:
-                self._settle(flush, await self._insist(flush, result))
+                self._settle(flush, result if isinstance(result, Committed) else await self._insist(flush, result))
             except Exception as error:  # noqa: BLE001 whoever waits must hear of it, and the next object has its own chance
                 self._fail(flush, error)
 

@@ -14,8 +14,9 @@ from uuid import UUID
 from crc32c import crc32c
 
 from lakebed.errors import Corrupt, Invalid
+from lakebed.records import CRC_FROM, BatchHeader, BatchSummary, Buffer, read_header, summarize
 from lakebed.records import HEADER_BYTES as BATCH_HEADER_BYTES
-from lakebed.records import BatchHeader, BatchSummary, Buffer, read_header, summarize
+from lakebed.wal.checksums import WORTH_BYTES, joined
 
 MAGIC = b"LKBDWO1"
 VERSION = 1
@@ -57,20 +58,24 @@ class Layout(NamedTuple):
 
 
 Payload = tuple[Buffer, Sequence[BatchHeader]]
-"""Bytes of a producer and the headers of the batches in them."""
+"""Bytes of a producer and the headers of the batches in them, whose CRCs have been found right."""
+
+Stretch = tuple[Buffer, int]
+"""Bytes of an object and their CRC32C, or `UNSUMMED`."""
+UNSUMMED = -1
 
 
 def encode(
     object_id: UUID, domain: int, created_ms: int, streams: Sequence[tuple[int, Sequence[Payload]]]
-) -> tuple[list[Buffer], list[Layout]]:
-    """The buffers that make up an object, but for its checksum, and where each batch lies. Record bytes are not copied.
+) -> tuple[list[Stretch], list[Layout]]:
+    """The stretches that make up an object, but for its checksum, and where each batch lies. Record bytes are not copied.
 
     `streams` must be in ascending order of stream ids, none empty.
     """
     index_bytes = CHUNK.size * len(streams)
     head = bytearray(HEADER.size + index_bytes)
     HEADER.pack_into(head, 0, MAGIC, VERSION, object_id.bytes, domain, created_ms, len(streams), HEADER.size)
-    buffers: list[Buffer] = [head]
+    stretches: list[Stretch] = [(head, UNSUMMED)]
     layouts: list[Layout] = []
     position, last = HEADER.size + index_bytes, -1
     for at, (stream, payloads) in enumerate(streams):
@@ -78,12 +83,12 @@ def encode(
             raise Invalid(f"stream {stream} follows stream {last}", "Give each stream once, in ascending order")
         last, start = stream, position
         batches: list[BatchSummary] = []
-        position = _lay_out(payloads, position, buffers, batches)
+        position = _lay_out(payloads, position, stretches, batches)
         CHUNK.pack_into(head, HEADER.size + at * CHUNK.size, *_chunk(stream, start, position, batches))
         layouts.append(Layout(stream, batches))
     if position + FOOTER.size > OBJECT_BYTES_MAX:
         raise Invalid(f"an object of {position} bytes is too large", f"Keep it below {OBJECT_BYTES_MAX}")
-    return buffers, layouts
+    return stretches, layouts
 
 
 def plain_memory(size: int) -> memoryview:
@@ -91,15 +96,18 @@ def plain_memory(size: int) -> memoryview:
     return memoryview(bytearray(size))
 
 
-def sealed(buffers: Sequence[Buffer], take: Callable[[int], memoryview] = plain_memory) -> memoryview:
-    """The whole object in one piece that `take` gave, with its checksum."""
-    whole = take(sum(map(len, buffers)) + FOOTER.size)
-    start = 0
-    for buffer in buffers:
+def sealed(stretches: Sequence[Stretch], take: Callable[[int], memoryview] = plain_memory) -> memoryview:
+    """The whole object in one piece that `take` gave, with its checksum. What is summed already is not summed again."""
+    whole = take(sum([len(buffer) for buffer, _ in stretches]) + FOOTER.size)
+    start = summed = crc = 0
+    for buffer, known in stretches:
         end = start + len(buffer)
         whole[start:end] = buffer
+        if known != UNSUMMED:
+            crc = joined(crc32c(whole[summed:start], crc), known, end - start)
+            summed = end
         start = end
-    FOOTER.pack_into(whole, start, crc32c(whole[:start]))
+    FOOTER.pack_into(whole, start, crc32c(whole[summed:start], crc))
     return whole
 
 
@@ -163,21 +171,22 @@ def batches_of(view: Buffer, chunk: Chunk, name: str) -> Iterator[BatchSummary]:
         position += length
 
 
-def _lay_out(payloads: Sequence[Payload], position: int, buffers: list[Buffer], batches: list[BatchSummary]) -> int:
+def _lay_out(payloads: Sequence[Payload], position: int, stretches: list[Stretch], batches: list[BatchSummary]) -> int:
     for payload, headers in payloads:
-        length = len(payload)
-        if len(headers) == 1 and headers[0].size_bytes == length:
-            buffers += (LENGTH.pack(length), payload)
-            batches.append(summarize(headers[0], position + LENGTH.size))
-            position += LENGTH.size + length
-            continue
-        view = memoryview(payload)
         for header in headers:
-            length = header.size_bytes
-            buffers += (LENGTH.pack(length), view[header.position : header.position + length])
+            batch, length = header.position, header.size_bytes
             position += LENGTH.size
             batches.append(summarize(header, position))
             position += length
+            if length < WORTH_BYTES:
+                whole = payload if length == len(payload) else memoryview(payload)[batch : batch + length]
+                stretches += ((LENGTH.pack(length), UNSUMMED), (whole, UNSUMMED))
+                continue
+            view, first = memoryview(payload), batch + CRC_FROM
+            stretches += (
+                (LENGTH.pack(length) + view[batch:first], UNSUMMED),
+                (view[first : batch + length], header.crc),
+            )
     return position
 
 

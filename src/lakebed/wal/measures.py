@@ -13,11 +13,11 @@ class WalMetrics:
 
     def __init__(self, metrics: Metrics, clock: Clock, domain: int) -> None:
         label = str(domain)
-        self.put_s = metrics.histogram("wal_put_seconds", "Writing one object", ["domain"]).labels(label)
-        self.flush_s = metrics.histogram(
-            "wal_flush_seconds", "From the gathering of an object to its answers", ["domain"]
+        self.put_s = metrics.spreads("wal_put_seconds", "Writing one object", "domain").labels(label)
+        self.flush_s = metrics.spreads(
+            "wal_flush_seconds", "From the gathering of an object to its answers", "domain"
         ).labels(label)
-        self.object_bytes = metrics.histogram("wal_object_bytes", "Size of objects", ["domain"], buckets=_SIZES).labels(
+        self.object_bytes = metrics.spreads("wal_object_bytes", "Size of objects", "domain", buckets=_SIZES).labels(
             label
         )
         self.put_failures = metrics.counter("wal_put_failures", "Writes that had to be tried again", ["domain"]).labels(

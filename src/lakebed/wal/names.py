@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Coroutine
 from contextlib import suppress
+from typing import NamedTuple
 from uuid import UUID
 
 from lakebed.clock import Clock
@@ -22,25 +23,32 @@ _QUICK_S = 2.0
 _STALE_S = 10.0
 
 
+class Name(NamedTuple):
+    """An object's id and where it will lie."""
+
+    object_id: UUID
+    path: str
+
+
 class Names:
     """The names of one domain's objects in one zone."""
 
     def __init__(self, store: ObjectStore, zone: str, domain: int, clock: Clock, ahead: int) -> None:
         self._store, self._zone, self._domain, self._clock = store, zone, domain, clock
         self._ahead = ahead
-        self._reserved: deque[tuple[UUID, float]] = deque()
+        self._reserved: deque[tuple[Name, float]] = deque()
         self._taken_s: deque[float] = deque(maxlen=ahead)
         self._work: asyncio.Task[None] | None = None
         self._useful = ahead > 0
 
-    def take(self) -> UUID:
-        """The id of the next object."""
+    def take(self) -> Name:
+        """The name of the next object."""
         now_s = self._clock.monotonic_s()
         self._taken_s.append(now_s)
         if self._reserved and self._work is None and now_s - self._reserved[0][1] > _STALE_S:
             stale, self._reserved = self._reserved, deque()
             self._start(self._release([each for each, _ in stale]))
-        taken = self._reserved.popleft()[0] if self._reserved else self._clock.uuid7()
+        taken = self._reserved.popleft()[0] if self._reserved else self._named(self._clock.uuid7())
         if self._useful and self._work is None and len(self._reserved) <= self._ahead // 2 and self._is_busy(now_s):
             self._start(self._reserve(now_s))
         return taken
@@ -63,18 +71,19 @@ class Names:
         self._work.add_done_callback(ended)
 
     async def _reserve(self, now_s: float) -> None:
-        ids = [self._clock.uuid7() for _ in range(self._ahead)]
+        ids = sorted(self._clock.uuid7() for _ in range(self._ahead))  # names that only grow are quick to remember
+        names = [self._named(each) for each in ids]
         try:
-            self._useful = await self._store.reserve([self._path(each) for each in ids])
+            self._useful = await self._store.reserve([name.path for name in names])
         except LakebedError:
             return  # whoever puts the next object meets the trouble
         if self._useful:
-            self._reserved.extend((each, now_s) for each in ids)
+            self._reserved.extend((name, now_s) for name in names)
 
-    async def _release(self, ids: list[UUID]) -> None:
-        for each in ids:
+    async def _release(self, names: list[Name]) -> None:
+        for each in names:
             with suppress(LakebedError):  # it is an orphan then
-                await self._store.delete(self._path(each))
+                await self._store.delete(each.path)
 
-    def _path(self, object_id: UUID) -> str:
-        return object_path(self._zone, self._domain, object_id)
+    def _named(self, object_id: UUID) -> Name:
+        return Name(object_id, object_path(self._zone, self._domain, object_id))

@@ -45,3 +45,12 @@ def test_many_small_removals_do_not_leave_a_long_list_of_thin_leaves() -> None:
             tested = tested.merged({key: ABSENT})
     assert len(tested) == 80
     assert len(tested._leaves) <= 12
+
+
+def test_keys_that_come_one_by_one_behind_all_others_are_all_there_and_old_versions_stay() -> None:
+    versions = [SortedMap[int, int].empty()]
+    for key in range(1500):
+        versions.append(versions[-1].merged({key: -key}))
+    assert [len(version) for version in versions] == list(range(1501))
+    assert list(versions[-1].items()) == [(key, -key) for key in range(1500)]
+    assert list(versions[700].items()) == [(key, -key) for key in range(700)]

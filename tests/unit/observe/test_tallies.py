@@ -27,3 +27,14 @@ def test_counted_total_is_told_in_the_text() -> None:
     metrics = Metrics()
     metrics.counted("sent_bytes", "Bytes sent").total += 12
     assert b"lakebed_sent_bytes_total 12.0" in metrics.text()
+
+
+def test_counts_and_spreads_are_told_by_label_and_are_the_same_for_who_asks_again() -> None:
+    metrics = Metrics()
+    metrics.counts("won", "Commits won", "log").labels("a").inc()
+    metrics.counts("won", "Commits won", "log").labels("a").inc(2)
+    metrics.spreads("size_bytes", "Sizes", "log", (1e3, 2.56e8)).labels("b").observe(2000)
+    assert metrics.value("lakebed_won_total", log="a") == 3
+    assert metrics.value("lakebed_size_bytes_bucket", log="b", le="1000.0") == 0
+    assert metrics.value("lakebed_size_bytes_bucket", log="b", le="2.56e+08") == 1
+    assert metrics.value("lakebed_size_bytes_sum", log="b") == 2000

@@ -12,7 +12,8 @@ from crc32c import crc32c
 from lakebed.errors import Corrupt, Invalid
 from lakebed.records import ProduceRules, Record, build_batch, check_produce, read_header
 from lakebed.wal import batches_of, encode, parse, parse_header, parse_index, sealed
-from lakebed.wal.format import CHUNK, FOOTER, HEADER, Payload
+from lakebed.wal.checksums import WORTH_BYTES, joined
+from lakebed.wal.format import CHUNK, FOOTER, HEADER, UNSUMMED, Payload
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "wal" / "object-v1.wo"
 OBJECT_ID = UUID("019a8a3e-5d55-7abc-8def-0123456789ab")
@@ -26,10 +27,10 @@ def make_batch(*values: bytes, at_ms: int = 1_763_187_631_000, producer: int = -
 
 
 def payload(*batches: bytes) -> Payload:
-    joined = b"".join(batches)
-    headers = check_produce(joined, ProduceRules(), 0)
+    whole = b"".join(batches)
+    headers = check_produce(whole, ProduceRules(), 0)
     assert isinstance(headers, list)
-    return joined, headers
+    return whole, headers
 
 
 def golden_object() -> bytes:
@@ -75,9 +76,29 @@ def test_index_can_be_read_without_the_bodies() -> None:
 def test_record_bytes_are_not_copied_by_the_encoder() -> None:
     one = payload(make_batch(b"one"))
     two = payload(make_batch(b"two"), make_batch(b"three"))
-    buffers, _ = encode(OBJECT_ID, 0, 0, [(1, [one, two])])
+    large = payload(make_batch(b"x" * WORTH_BYTES))
+    stretches, _ = encode(OBJECT_ID, 0, 0, [(1, [one, two]), (2, [large])])
+    buffers = [buffer for buffer, _ in stretches]
     assert any(buffer is one[0] for buffer in buffers)
     assert sum(isinstance(buffer, memoryview) and buffer.obj is two[0] for buffer in buffers) == 2
+    assert isinstance(buffers[-1], memoryview)
+    assert buffers[-1].obj is large[0]
+
+
+@pytest.mark.parametrize("lengths", [(WORTH_BYTES,), (10, 1_000_003, 20), (WORTH_BYTES, 2 * WORTH_BYTES), (7, 70_000)])
+def test_checksum_made_of_the_batches_own_is_that_of_all_bytes(lengths: tuple[int, ...]) -> None:
+    batches = [make_batch(bytes(range(length % 200)) + b"x" * length) for length in lengths]
+    stretches, _ = encode(OBJECT_ID, 0, 5, [(1, [payload(*batches)]), (2, [payload(batch) for batch in batches])])
+    body = sealed(stretches)
+    parse(body, "object")
+    assert any(known != UNSUMMED for _, known in stretches)
+    assert bytes(body) == resealed(bytearray(body))
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 65_537, 1_048_576, 3_000_001])
+def test_joined_checksum_is_that_of_bytes_that_follow_each_other(size: int) -> None:
+    first, then = b"before", bytes(range(251)) * (size // 251 + 1)
+    assert joined(crc32c(first), crc32c(then[:size]), size) == crc32c(first + then[:size])
 
 
 def test_streams_out_of_order_are_refused() -> None:

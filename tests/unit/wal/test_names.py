@@ -35,7 +35,7 @@ async def take(names: Names, count: int) -> list[str]:
     """So many ids, at the pace of an event loop."""
     taken = []
     for _ in range(count):
-        taken.append(str(names.take()))
+        taken.append(str(names.take().object_id))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
     return taken

@@ -57,6 +57,10 @@ def handle(request: wire.ProduceRequest, call: Call, context: Context) -> Answer
     return produce.append() if produce.knows_all_topics() else produce.append_after_refresh()
 
 
+class _Late(Exception):
+    """What waits for a request hears this when its time is over. What it was to hear comes to nothing; it may be stored yet."""
+
+
 class _Slot:
     """One partition of the request and what became of it."""
 
@@ -185,7 +189,8 @@ class _Produce:
             except LakebedError as error:
                 self._fail(domain, error)
                 return self._response()
-            return Deferred(in_time(appended, self._left_s()), lambda _: self._settle_one(domain, appended))
+            _expire(appended, self._left_s())
+            return Deferred(appended, lambda _: self._settle_one(domain, appended))
         return self._submit_many()
 
     def _submit_many(self) -> Answer:
@@ -213,7 +218,7 @@ class _Produce:
             return
         error = done.exception()
         if error is not None:
-            self._fail(domain, error)
+            self._time_out(domain) if isinstance(error, _Late) else self._fail(domain, error)
             return
         for slot, (verdict, base_offset, log_start) in zip(self._waiting[domain], done.result(), strict=True):
             slot.base_offset, slot.log_start = base_offset, log_start
@@ -265,6 +270,18 @@ class _Produce:
             error_message=slot.message,
             current_leader=leader,
         )
+
+
+def _expire(appended: asyncio.Future[list[Appended]], timeout_s: float | None) -> None:
+    """Have it end by itself when the time is over."""
+    if timeout_s is not None:
+        timer = appended.get_loop().call_later(timeout_s, _end_late, appended)
+        appended.add_done_callback(lambda _: timer.cancel())
+
+
+def _end_late(appended: asyncio.Future[list[Appended]]) -> None:
+    if not appended.done():
+        appended.set_exception(_Late())
 
 
 def _stored(slot: _Slot) -> wire.PartitionProduceResponse:

@@ -139,8 +139,8 @@ class ObjectWriter:
     def _put(self, streams: Sequence[tuple[int, Sequence[tuple[bytearray, list[records.BatchHeader]]]]]) -> None:
         object_id = self._clock.uuid7()
         segment = object_path(self._target.zone, self._target.domain, object_id)
-        buffers, layouts = encode(object_id, self._target.domain, birth_ms(object_id), streams)
-        self._loop.run(self._loop.objects().put(segment, sealed(buffers)))
+        stretches, layouts = encode(object_id, self._target.domain, birth_ms(object_id), streams)
+        self._loop.run(self._loop.objects().put(segment, sealed(stretches)))
         self.written.append(Written(segment, birth_ms(object_id), layouts))
 
 
