@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -65,6 +65,12 @@ class KeysDraft:
         elif isinstance(operation, Delete):
             self._changes[operation.key] = ABSENT
 
+    def put(self, operations: Iterable[Put], version: int) -> None:
+        """Apply many at once, as most of them come."""
+        changes, written = self._changes, Version(version)
+        for operation in operations:
+            changes[operation.key] = Entry(bytes(operation.value), written)
+
     def apply_run(self, run: Sequence[tuple[Operation, int]]) -> None:
         for operation, version in run:
             self.apply(operation, version)
@@ -91,8 +97,8 @@ class KeysDraft:
             return self._base
         lost: list[tuple[str, Entry]] = []
         merged = self._base.map.merged(self._changes, lost)
-        gained = [(key, entry) for key, entry in self._changes.items() if isinstance(entry, Entry)]
-        return Keys(merged, self._base.weight_bytes + _weight_bytes(gained) - _weight_bytes(lost))
+        gained = {key: entry for key, entry in self._changes.items() if isinstance(entry, Entry)}
+        return Keys(merged, self._base.weight_bytes + _weight_bytes(gained) - _weight_bytes(dict(lost)))
 
 
 class KeysPart:
@@ -121,5 +127,6 @@ class KeysPart:
         return Keys(SortedMap.build(keys, entries), weight_bytes)
 
 
-def _weight_bytes(rows: list[tuple[str, Entry]]) -> int:
-    return sum([len(entry.value) + len(key) for key, entry in rows]) + _OVERHEAD_BYTES * len(rows)
+def _weight_bytes(rows: Mapping[str, Entry]) -> int:
+    values = [entry.value for entry in rows.values()]
+    return sum(map(len, rows)) + sum(map(len, values)) + _OVERHEAD_BYTES * len(rows)

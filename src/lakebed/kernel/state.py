@@ -6,11 +6,11 @@ been written yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from lakebed.kernel.keys import Entry, Keys, KeysDraft, KeysPart
-from lakebed.kernel.operations import Commit, Operation
+from lakebed.kernel.operations import Commit, Operation, Put
 from lakebed.kernel.parts import Frozen, PartDraft, Registry
 from lakebed.kernel.store import NO_VERSION, Version
 from lakebed.kernel.stream import Stream
@@ -131,12 +131,16 @@ class Draft:
     def part(self, name: str) -> Any:
         return self._drafts[name]
 
-    def apply(self, operations: Iterable[Operation], version: int) -> None:
+    def apply(self, operations: Sequence[Operation], version: int) -> None:
         """Take the operations of one transaction, which ends with them."""
         routes, drafts = self._registry.routes, self._drafts
-        for operation in operations:
-            for name in routes[type(operation)]:
-                drafts[name].apply(operation, version)
+        puts = [operation for operation in operations if type(operation) is Put]
+        if len(puts) == len(operations) and routes[Put] == [KeysPart.name]:
+            self._keys.put(puts, version)
+        else:
+            for operation in operations:
+                for name in routes[type(operation)]:
+                    drafts[name].apply(operation, version)
         self.finish()
 
     def replay(self, commits: Sequence[Commit]) -> None:
