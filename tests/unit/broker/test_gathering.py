@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakebed.broker.coordination.gathering import Gathering
-from lakebed.clock import SystemClock
+from lakebed.clock import FakeClock, SystemClock
 from lakebed.errors import Closed, Fenced, LakebedError
 from lakebed.groups import Fence, Step
 from lakebed.kernel import KERNEL_PARTS, CommitLog, FileLogStore, Identity, Registry, take_fence
@@ -121,7 +121,7 @@ async def test_closed_log_fails_the_step(log: CommitLog) -> None:
 
 
 async def test_steps_that_come_while_a_commit_is_on_its_way_are_the_next_one(log: CommitLog) -> None:
-    gathering, one, two = Gathering(log, "w", SystemClock()), Party("one"), Party("two")
+    gathering, one, two = Gathering(log, "w", FakeClock()), Party("one"), Party("two")
     gathering.add(one, one.step(a=b"0"))
     gathering.close()
     before = log.current.version
@@ -131,3 +131,18 @@ async def test_steps_that_come_while_a_commit_is_on_its_way_are_the_next_one(log
     await two.done.wait()
     assert sum(len(steps) for steps, _ in two.heard) == 49
     assert log.current.version == before + 2
+
+
+async def test_when_nobody_else_is_expected_a_step_goes_at_once(log: CommitLog) -> None:
+    gathering, one = Gathering(log, "w", SystemClock()), Party("one")
+    first, second = one.step(a=b"1"), one.step(a=b"2")
+    gathering.add(one, first)
+    gathering.hurry()
+    assert not first.gathered
+    gathering.add(one, second)
+    gathering.hurry()
+    assert second.gathered, "it goes behind the commit that is on its way"
+    while len(one.heard) < 2:
+        one.done.clear()
+        await one.done.wait()
+    assert value(log, "a") == b"2"
