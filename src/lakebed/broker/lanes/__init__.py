@@ -57,7 +57,7 @@ class LaneGate:
     async def _open(self) -> None:
         try:
             loaded = await asyncio.to_thread(import_module, f"{__name__}.lanes")
-        except ImportError as error:
+        except Exception as error:  # noqa: BLE001 whatever the compiler meets, connections can do without
             self._logger.warning("offset commits are not read together", error=str(error))
             return
         if not self._closed:
