@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import lakebed.records
-from lakebed.records import jit
+from lakebed import jit
 
 
 def test_broker_side_loads_without_compiled_kernels() -> None:
