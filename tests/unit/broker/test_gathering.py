@@ -27,6 +27,12 @@ class Party:
     def step(self, **changes: bytes) -> Step:
         return Step("g", self.fence, dict(changes), [])
 
+    async def hears(self, count: int) -> None:
+        """Return when it knows of so many steps."""
+        while sum(len(steps) for steps, _ in self.heard) < count:
+            self.done.clear()
+            await self.done.wait()
+
     def committed(self, steps: Sequence[Step]) -> None:
         self.heard.append((list(steps), None))
         self.done.set()
@@ -92,9 +98,7 @@ async def test_step_after_the_close_goes_with_a_later_transaction(log: CommitLog
     gathering.close()
     assert not first.gathered
     gathering.add(one, second)
-    while len(one.heard) < 2:
-        one.done.clear()
-        await one.done.wait()
+    await one.hears(2)
     assert [steps for steps, _ in one.heard] == [[first], [second]]
     assert value(log, "a") == b"2"
 
@@ -104,9 +108,7 @@ async def test_more_than_a_commit_takes_is_cut_between_steps_and_keeps_its_order
     steps = [one.step(a=b"%d" % number, **{f"k{number}": text}) for number in range(5)]
     for step in steps:
         gathering.add(one, step)
-    while sum(len(heard) for heard, _ in one.heard) < 5:
-        one.done.clear()
-        await one.done.wait()
+    await one.hears(5)
     assert [step for heard, _ in one.heard for step in heard] == steps
     assert len(one.heard) > 1
     assert value(log, "a") == b"4"
@@ -142,7 +144,5 @@ async def test_when_nobody_else_is_expected_a_step_goes_at_once(log: CommitLog) 
     gathering.add(one, second)
     gathering.hurry()
     assert second.gathered, "it goes behind the commit that is on its way"
-    while len(one.heard) < 2:
-        one.done.clear()
-        await one.done.wait()
+    await one.hears(2)
     assert value(log, "a") == b"2"

@@ -151,16 +151,15 @@ def _take(found: Arrival, start: Number, end: Number, rows: Rows, lane: Number) 
 
 
 @inlined
-def _sort_out(found: Arrival, start: Number, got: Number, most: Number, rows: Rows, lane: Number) -> bool:
-    """Take what has arrived on a lane, or leave it; whether it was taken."""
+def _sort_out(found: Arrival, start: Number, got: Number, most: Number, rows: Rows, lane: Number) -> None:
+    """Take what has arrived on a lane, or leave it."""
     many = rows.waiting[lane] + got // rows.sizes[lane] > most
     if got > 0 and not many and _fits(found.room, start, start + got, rows, lane):
         rows.waiting[lane] += np.int32(_take(found, start, start + got, rows, lane))
-        return True
+        return
     at = 3 * found.told[2]
     found.left[at], found.left[at + 1], found.left[at + 2] = lane, start, got
     found.told[2] += 1
-    return False
 
 
 @inlined

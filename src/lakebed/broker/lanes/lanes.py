@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import select
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -79,6 +80,15 @@ class _Batch:
         self._lanes.refuse(self, error)
 
 
+class _Unread:
+    """What a lane leaves to its connection: bytes, and how many frames of them had been taken."""
+
+    __slots__ = ("frames", "rest")
+
+    def __init__(self) -> None:
+        self.frames, self.rest = 0, bytearray()
+
+
 class Lanes:
     """At most `most` lanes, each with at most `in_flight_max` commits on their way."""
 
@@ -134,7 +144,8 @@ class Lanes:
     def leave(self, lane: Lane) -> int:
         """See `Lane.leave`."""
         waiting, index = lane.on_their_way, lane.index
-        self._epoll.unregister(lane.socket)
+        with suppress(OSError):  # a socket that is closed already is not there any more
+            self._epoll.unregister(lane.socket)
         self.rows.sockets[index] = lane.index = -1
         self._lanes[index] = None
         self._free.append(index)
@@ -157,20 +168,24 @@ class Lanes:
         self._sort_out()
 
     def _sort_out(self) -> None:
-        """Have what was found committed; send home who sent something else."""
+        """Have what was found committed; send home who sent something else, or has to be read after all."""
         found = self._found
         frames, numbers, left, awaited = found.told.tolist()
         places = zip(*[iter(found.left[: 3 * left].tolist())] * 3, strict=True)
-        leaving = [(self._lanes[index], _bytes(found.room, at, at + max(size, 0))) for index, at, size in places]
+        others = [(self._lanes[index], _bytes(found.room, at, at + max(size, 0))) for index, at, size in places]
+        leaving: dict[Lane, _Unread] = {}
         if frames:
             batches = self._batches(frames, numbers)
-            self._submit(batches)
+            leaving = self._submit(batches)
             if not awaited:
                 for batch in batches:
                     batch.lanes[0].repeat.hurry()
-        for lane, rest in leaving:
-            if lane is not None and lane.index >= 0:
-                lane.connection.left_lane(rest, lane.leave())
+        for lane, rest in others:  # it came behind the lane's frames
+            assert lane is not None
+            leaving.setdefault(lane, _Unread()).rest += rest
+        for lane, unread in leaving.items():
+            on_their_way = lane.leave() if lane.index >= 0 else 0
+            lane.connection.left_lane(bytes(unread.rest), on_their_way - unread.frames)
 
     def _batches(self, frames: int, numbers: int) -> list[_Batch]:
         """What was found, by groups, each in its order."""
@@ -195,26 +210,22 @@ class Lanes:
             at = end
         return batches
 
-    def _submit(self, batches: Sequence[_Batch]) -> None:
+    def _submit(self, batches: Sequence[_Batch]) -> dict[Lane, _Unread]:
+        """Start the commits; what has to be read after all, by lane. Behind a group's first refusal all of it is."""
         refused = set[object]()
+        unread: dict[Lane, _Unread] = {}
         for batch in batches:
-            repeat, group = batch.lanes[0].repeat, batch.many[0][0].group
+            repeat, group, count = batch.lanes[0].repeat, batch.many[0][0].group, len(batch.ids)
             if group not in refused and repeat.take_all(batch.many, batch):
-                size_bytes = sum([lane.repeat.size_bytes for lane in batch.lanes])
-                self._watch.received_many(repeat.header, len(batch.ids), size_bytes)
-            else:
-                refused.add(group)
-                self._have_read(batch)
-
-    def _have_read(self, batch: _Batch) -> None:
-        """Its frames have to be read after all: their lanes are left, for now."""
-        rest: dict[Lane, bytes] = {}
-        for lane, start in zip(batch.lanes, batch.starts, strict=True):
-            rest[lane] = rest.get(lane, b"") + _bytes(self._found.room, start, start + lane.repeat.size_bytes)
-        for lane, unread in rest.items():
-            if lane.index >= 0:
-                self.rows.waiting[lane.index] -= len(unread) // lane.repeat.size_bytes
-                lane.connection.left_lane(unread, lane.leave())
+                size_bytes = sum([lane.repeat.size_bytes for lane in batch.lanes]) - count * SIZE_BYTES
+                self._watch.received_many(repeat.header, count, size_bytes)
+                continue
+            refused.add(group)
+            for lane, start in zip(batch.lanes, batch.starts, strict=True):
+                frames = unread.setdefault(lane, _Unread())
+                frames.rest += _bytes(self._found.room, start, start + lane.repeat.size_bytes)
+                frames.frames += 1
+        return unread
 
     def answer(self, committed: _Batch) -> None:
         """All of the batch is committed."""
