@@ -6,6 +6,7 @@ import asyncio
 import os
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -23,6 +24,7 @@ from lakebed.kernel import (
     Delete,
     Operation,
     Put,
+    Puts,
     Remove,
     Snapshot,
     Version,
@@ -226,7 +228,11 @@ class LogAgainstDict(RuleBasedStateMachine):
 
 
 def _edit(changes: list[tuple[str, Any]]) -> Any:
+    """As one operation for each key, or one for all of them where all get a value."""
+
     def decide(_: View) -> Decision[None]:
+        if len(changes) > 1 and all(value is not None for _, value in changes):
+            return Decision([Puts.of({key: msgspec.json.encode(value) for key, value in changes})], None)
         return Decision([Delete(key=key) if value is None else Put.of(key, value) for key, value in changes], None)
 
     return decide

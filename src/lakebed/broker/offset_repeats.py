@@ -89,6 +89,7 @@ class CommitRepeat:
         self._unpack, self._first, self._second, self._rest = stays.layout.unpack_from, *stays.values
         self._commit, self._leader, self.again = commit, leader, again
         self._topics, self._by_name = topics, topics()
+        self._last: Sequence[int] = ()
         self._before, self._after = self._around_id(commit.all(ErrorCode.NONE))
         self.form = Form(stays.frame, stays.mask, stays.places, self.taken(bytes(4)))
 
@@ -96,12 +97,14 @@ class CommitRepeat:
         values = self._unpack(source, at)
         if values[0] != self._first or values[2] != self._second or values[5::3] != self._rest:
             return False
-        numbers = self.again, values[3::3], values[4::3]
-        return self.take_all([numbers], _Waiting(self, connection, values[1], began_s))
+        offsets = values[3::3]
+        same, self._last = offsets == self._last, offsets
+        again = Again([self.again], offsets, values[4::3], same)
+        return self.take_all(again, _Waiting(self, connection, values[1], began_s))
 
-    def take_all(self, many: Sequence[Again], waiting: Waiting) -> bool:
+    def take_all(self, again: Again, waiting: Waiting) -> bool:
         """Start commits of this one's group, by this one or others like it. False: they must be read."""
-        return self._topics() is self._by_name and self._leader.submit_again(many, waiting)
+        return self._topics() is self._by_name and self._leader.submit_again(again, waiting)
 
     def hurry(self) -> None:
         """Nobody else is expected to commit soon."""

@@ -186,15 +186,15 @@ class Coordinator:
         group = None if request.group_id in self._loading else self._groups.get(request.group_id)
         return repeat_of(group, self._settings, request, version)
 
-    def commit_again(self, many: Sequence[Again], ticket: int) -> Step | None:
+    def commit_again(self, again: Again, ticket: int) -> Step | None:
         """Commits of one group as before, with other numbers; None when they have to be judged anew, by `commit_offsets`."""
-        group_id = many[0][0].group.group_id
+        group_id = again.repeats[0].group.group_id
         group = self._groups.get(group_id)
-        if group_id in self._loading or not holds([repeat for repeat, _, _ in many], group):
+        if group_id in self._loading or not holds(again.repeats, group):
             return None
         turn, step = self._grown(group_id)
-        commit_again(many, turn, lambda: self._known(group_id, turn.now_ms), ticket)
-        return self._growing_step(turn, step, len(many))
+        commit_again(again, turn, lambda: self._known(group_id, turn.now_ms), ticket)
+        return self._growing_step(turn, step, len(again.repeats))
 
     def fetch_offsets(self, request: OffsetFetch, view: View) -> FetchedOffsets:
         """OffsetFetch on a snapshot no older than the request; it is only a look."""

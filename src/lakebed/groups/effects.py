@@ -16,7 +16,7 @@ import msgspec
 from lakebed.errors import Conflict
 from lakebed.groups.keys import head_key
 from lakebed.groups.records import decode_head
-from lakebed.kernel import Decision, Delete, Operation, Put, View, check_fence, fence_token
+from lakebed.kernel import Decision, Delete, Operation, Puts, View, check_fence, fence_token
 
 NO_REVISION = ""
 """That of a group without a head."""
@@ -125,7 +125,7 @@ class Step:
                     f"group {self.group_id} is at revision {found or 'none'}, not {self.revision or 'none'}",
                     "Load the group again and retry",
                 )
-        operations = [_operation(key, body) for key, body in self.changes.items()]
+        operations = _operations(self.changes)
         if self.sweep is not None:
             operations += [Delete(key=key) for key in self.sweep(view)]
         return Decision(operations, self)
@@ -144,7 +144,7 @@ def decide_together(parties: Sequence[Sequence[Step]], view: View) -> Decision[f
             continue
         for step in steps:
             changes.update(step.changes)
-    return Decision([_operation(key, body) for key, body in changes.items()], frozenset(lost))
+    return Decision(_operations(changes), frozenset(lost))
 
 
 class Turn:
@@ -185,5 +185,9 @@ class Turn:
             self.revision = revision
 
 
-def _operation(key: str, body: bytes | None) -> Operation:
-    return Delete(key=key) if body is None else Put(key=key, value=msgspec.Raw(body))
+def _operations(changes: Mapping[str, bytes | None]) -> list[Operation]:
+    put = {key: body for key, body in changes.items() if body is not None}
+    operations: list[Operation] = [Puts.of(put)] if put else []
+    if len(put) < len(changes):
+        operations += [Delete(key=key) for key in changes if key not in put]
+    return operations

@@ -7,7 +7,7 @@ same generation or epoch. Whatever else is the case is for `offsets.commit` to j
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from itertools import repeat as repeated
 
 import msgspec
 
@@ -24,10 +24,7 @@ _RENEWING = frozenset({Phase.STABLE, Phase.PREPARING})
 
 
 class OffsetRepeat(msgspec.Struct, eq=False):
-    """A commit without its numbers. `record` is the classic member's, `renewal` what keeps its session alive.
-
-    `last` are the offsets that came last: only the same ones again can be known already, as a rule.
-    """
+    """A commit without its numbers. `record` is the classic member's, `renewal` what keeps its session alive."""
 
     group: Group
     member_id: str
@@ -37,11 +34,18 @@ class OffsetRepeat(msgspec.Struct, eq=False):
     metadata: tuple[str, ...]
     record: ClassicRecord | None = None
     renewal: Arm | None = None
-    last: Sequence[int] = ()
 
 
-Again: TypeAlias = tuple[OffsetRepeat, Sequence[int], Sequence[int]]
-"""A commit that has come again, with its offsets and their leader epochs."""
+class Again(msgspec.Struct, frozen=True):
+    """Commits of one group that have come again, in their order, with the offsets and leader epochs of all their places.
+
+    `same`: one of them may be what was committed last. It is looked for only then, because offsets move on as a rule.
+    """
+
+    repeats: Sequence[OffsetRepeat]
+    offsets: Sequence[int]
+    epochs: Sequence[int]
+    same: bool = True
 
 
 def repeat_of(group: Group | None, settings: GroupSettings, request: OffsetCommit, version: int) -> OffsetRepeat | None:
@@ -90,21 +94,29 @@ def _holds(repeat: OffsetRepeat, group: ConsumerGroup) -> bool:
     return repeat.group is group and member is not None and member.epoch == repeat.epoch
 
 
-def commit_again(many: Sequence[Again], turn: Turn, knows: Callable[[], Known | None], ticket: int) -> None:
+def commit_again(again: Again, turn: Turn, knows: Callable[[], Known | None], ticket: int) -> None:
     """Store the numbers, but for what is known. The answer is None: all of them are taken.
 
     What is known counts only until something else is stored: that may be for the same place.
     """
-    now_ms, changes, effects = turn.now_ms, turn.changes, turn.effects
-    for repeat, offsets, epochs in many:
-        if changes or repeat.last != offsets or not _is_known(repeat, knows(), offsets, epochs):
-            for key, offset, epoch, note in zip(repeat.keys, offsets, epochs, repeat.metadata, strict=True):
-                changes[key] = encode(OffsetRecord(offset, now_ms, epoch, note))
-        repeat.last = offsets
-        if repeat.renewal is not None:
-            effects.append(repeat.renewal)
+    repeats, changes, now_ms = again.repeats, turn.changes, turn.now_ms
+    known = knows() if again.same and not changes else None
+    news = again if known is None else _news(again, known)
+    keys = [key for each in news.repeats for key in each.keys]
+    notes = [note for each in news.repeats for note in each.metadata]
+    records = map(OffsetRecord, news.offsets, repeated(now_ms), news.epochs, notes)
+    changes.update(zip(keys, map(encode, records), strict=True))
+    turn.effects += [each.renewal for each in repeats if each.renewal is not None]
     turn.answer(ticket, None)
 
 
-def _is_known(repeat: OffsetRepeat, known: Known | None, offsets: Sequence[int], epochs: Sequence[int]) -> bool:
-    return known is not None and all(map(known.has, repeat.keys, offsets, epochs, repeat.metadata))
+def _news(again: Again, known: Known) -> Again:
+    """Without those at the beginning that are known."""
+    place = 0
+    for at, each in enumerate(again.repeats):
+        end = place + len(each.keys)
+        offsets, epochs = again.offsets[place:end], again.epochs[place:end]
+        if not all(map(known.has, each.keys, offsets, epochs, each.metadata)):
+            return Again(again.repeats[at:], again.offsets[place:], again.epochs[place:])
+        place = end
+    return Again((), (), ())

@@ -95,7 +95,7 @@ class ConsumerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     since: dict[int, dict[str, str]] = {}
 
 
-class OffsetRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+class OffsetRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A committed offset. Names are short because there are many of them."""
 
     offset: int = msgspec.field(name="o")

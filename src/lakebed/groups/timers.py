@@ -5,9 +5,10 @@ Invariant: moving a deadline costs no search; an entry of the heap that no longe
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
-from lakebed.groups.effects import Timer
+from lakebed.groups.effects import Arm, Cancel, Effect, Timer
 
 _SLACK = 1_024
 
@@ -33,6 +34,22 @@ class Timers:
         if old is None or old[0] > due:
             heappush(self._heap, entry)
             self._shrink()
+
+    def follow(self, effects: Iterable[Effect], now_s: float) -> None:
+        """Arm and cancel as they say; other effects are not about time. Here times are seconds."""
+        due, due_of = self._due, self._due.get
+        for effect in effects:
+            if type(effect) is Arm:
+                timer = effect.timer
+                until, name = now_s + effect.delay_ms / 1000, timer.name
+                old = due_of(name)
+                if old is None or old[0] > until:
+                    self.arm(timer, until)
+                else:
+                    self._count += 1
+                    due[name] = until, self._count, timer
+            elif type(effect) is Cancel:
+                due.pop(effect.timer.name, None)
 
     def cancel(self, timer: Timer) -> None:
         self._due.pop(timer.name, None)

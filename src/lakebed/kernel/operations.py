@@ -6,7 +6,7 @@ and never as objects that someone could change afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -30,6 +30,18 @@ class Put(Operation, tag="put", gc=False):
     @classmethod
     def of(cls, key: str, value: object) -> Put:
         return cls(key=key, value=msgspec.Raw(msgspec.json.encode(value)))
+
+
+class Puts(Operation, tag="puts"):
+    """Set many keys, each to the value at its place: what commits of many offsets are."""
+
+    keys: list[str]
+    values: list[msgspec.Raw]
+
+    @classmethod
+    def of(cls, values: Mapping[str, bytes]) -> Puts:
+        """From JSON by key."""
+        return cls(keys=list(values), values=list(map(msgspec.Raw, values.values())))
 
 
 class Delete(Operation, tag="delete", gc=False):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from lakebed.kernel.keys import Entry, Keys, KeysDraft, KeysPart
-from lakebed.kernel.operations import Commit, Operation, Put
+from lakebed.kernel.operations import Commit, Operation
 from lakebed.kernel.parts import Frozen, PartDraft, Registry
 from lakebed.kernel.store import NO_VERSION, Version
 from lakebed.kernel.stream import Stream
@@ -61,11 +61,11 @@ class Snapshot:
 
     def get(self, key: str) -> Entry | None:
         """The value of a key with the version that wrote it."""
-        return self._keys.map.get(key)
+        return self._keys.get(key)
 
     def scan(self, start: str = "", end: str | None = None) -> Iterator[tuple[str, Entry]]:
         """Keys with start ≤ key < end in order."""
-        return self._keys.map.items(start, end)
+        return self._keys.scan(start, end)
 
     def stream(self, stream: int) -> Stream | None:
         """The index of a stream."""
@@ -134,13 +134,9 @@ class Draft:
     def apply(self, operations: Sequence[Operation], version: int) -> None:
         """Take the operations of one transaction, which ends with them."""
         routes, drafts = self._registry.routes, self._drafts
-        puts = [operation for operation in operations if type(operation) is Put]
-        if len(puts) == len(operations) and routes[Put] == [KeysPart.name]:
-            self._keys.put(puts, version)
-        else:
-            for operation in operations:
-                for name in routes[type(operation)]:
-                    drafts[name].apply(operation, version)
+        for operation in operations:
+            for name in routes[type(operation)]:
+                drafts[name].apply(operation, version)
         self.finish()
 
     def replay(self, commits: Sequence[Commit]) -> None:

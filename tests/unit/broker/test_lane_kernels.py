@@ -30,7 +30,7 @@ class Table:
     """Lanes on pairs of sockets, and what was found on them."""
 
     def __init__(self, lanes: int) -> None:
-        self.rows, self.found = kernels.new_rows(lanes), kernels.new_arrival()
+        self.rows, self.found = kernels.new_rows(lanes), kernels.new_arrival(lanes)
         self.epoll = select.epoll()
         self.pairs = [socket.socketpair() for _ in range(lanes)]
         mask = bytearray(b"\xff" * len(FRAME))
@@ -50,7 +50,7 @@ class Table:
     def receive(self, since_us: int = 0) -> tuple[list[tuple[int, int, tuple[int, ...]]], dict[int, bytes], int]:
         """Lane, id and numbers of all frames; the bytes that are left, by lane; how many are awaited."""
         kernels.receive(self.epoll.fileno(), MOST, since_us, self.rows, self.found)
-        frames, numbers, left, awaited = self.found.told.tolist()
+        frames, numbers, left, awaited, _ = self.found.told.tolist()
         offsets, epochs = self.found.offsets[:numbers].tolist(), self.found.epochs[:numbers].tolist()
         told = [
             (lane, number, (offsets[2 * at], epochs[2 * at], offsets[2 * at + 1], epochs[2 * at + 1]))
@@ -112,6 +112,49 @@ def test_partial_frame_is_left(table: Table, missing: int) -> None:
     sent = (frame(1, (2, 3), (4, 5)) * 2)[:-missing]
     table.pairs[1][1].send(sent)
     assert table.receive()[:2] == ([], {1: sent})
+
+
+def test_frames_are_told_by_groups_in_steps(table: Table) -> None:
+    table.rows.groups[:] = [3, 1, 3, 1]
+    sent: list[tuple[int, int]] = []
+    for number, lane in enumerate((0, 1, 2, 3, 2, 0)):
+        table.pairs[lane][1].send(b"".join(frame(10 * number + each, (lane, 0), (lane, 1)) for each in range(2)))
+        sent += [(lane, 10 * number + each) for each in range(2)]
+    told, _, _ = table.receive()
+    assert [each[:2] for each in told if each[0] in (0, 2)] == [each[:2] for each in told][:8]
+    assert sorted(each[:2] for each in told) == sorted(sent)
+    assert all(numbers == (lane, 0, lane, 1) for lane, _, numbers in told)
+    steps = int(table.found.told[4])
+    assert table.found.steps[: 3 * steps].reshape(-1, 3)[:, :2].tolist() == [[8, 16], [12, 24]]
+
+
+def test_step_has_a_limit_and_the_rest_follows_in_order(table: Table) -> None:
+    for lane in (1, 2):
+        table.pairs[lane][1].send(b"".join(frame(number, (number, 0), (0, 0)) for number in range(45)))
+    table.rows.groups[:] = 2
+    told, _, _ = table.receive()
+    for lane in (1, 2):
+        table.pairs[lane][1].send(b"".join(frame(number, (number, 0), (0, 0)) for number in range(45, 80)))
+    assert [number for lane, number, _ in told if lane == 1] == list(range(45))
+    table.rows.waiting[:] = 0
+    steps = table.found.steps[: 3 * int(table.found.told[4])].reshape(-1, 3)
+    assert steps[:, 0].tolist() == [90]
+    table.pairs[0][1].send(b"".join(frame(number, (number, 0), (0, 0)) for number in range(40)))
+    table.pairs[3][1].send(b"".join(frame(number, (number, 0), (0, 0)) for number in range(40)))
+    told, _, _ = table.receive()
+    steps = table.found.steps[: 3 * int(table.found.told[4])].reshape(-1, 3)
+    assert steps[:, 0].tolist() == [100, 150]
+    for lane, first, end in ((0, 0, 40), (1, 45, 80), (2, 45, 80), (3, 0, 40)):
+        assert [number for found, number, _ in told if found == lane] == list(range(first, end))
+
+
+def test_the_same_offsets_again_are_noticed(table: Table) -> None:
+    seen = []
+    for offsets in (((5, 1), (6, 1)), ((5, 1), (7, 1)), ((5, 2), (7, 2)), ((7, 1), (5, 1))):
+        table.pairs[1][1].send(frame(1, *offsets))
+        table.receive()
+        seen.append(bool(table.found.steps[2]))
+    assert seen == [False, False, True, False]
 
 
 def test_closed_socket_is_left_with_nothing(table: Table) -> None:

@@ -203,18 +203,16 @@ async def test_broker_that_stops_answers_what_is_on_its_way(start_broker: StartB
             assert await fetched(wire, f"g{number}") == {(TOPIC, 0): 124}
 
 
-async def test_more_than_a_step_takes_is_read_when_it_has_to_be(
-    broker: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_more_than_a_step_takes_is_read_when_it_has_to_be(start_broker: StartBroker, tmp_path: Path) -> None:
+    broker = await start_broker(settings(tmp_path, in_flight_max=1_000))
     async with in_lane(broker) as rider:
-        monkeypatch.setattr("lakebed.broker.lanes.lanes._STEP_MAX", 2)
         for turn in range(3):
             made = create_topics.CreatableTopic(f"another{turn}", num_partitions=1, replication_factor=1)
             async with wired(broker.kafka) as other:
                 await other.ask(Api.CREATE_TOPICS, 7, create_topics.CreateTopicsRequest([made]))
-            rider.wire.writer.write(b"".join(rider.frame(10 * turn + number) for number in range(7)))
+            rider.wire.writer.write(b"".join(rider.frame(1_000 * turn + number) for number in range(250)))
             await rider.hear_all()
-            assert await fetched(rider.wire, rider.group) == {(TOPIC, 0): 10 * turn + 6}
+            assert await fetched(rider.wire, rider.group) == {(TOPIC, 0): 1_000 * turn + 249}
             await until_taken(broker, [rider], 1)
 
 

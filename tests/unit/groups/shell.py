@@ -27,7 +27,7 @@ from lakebed.groups import (
     Topics,
     slot_resource,
 )
-from lakebed.kernel import Delete, Entry, Operation, Put, Version
+from lakebed.kernel import Delete, Entry, Operation, Put, Puts, Version
 from lakebed.protocol import (
     consumer_group_heartbeat,
     heartbeat,
@@ -66,12 +66,18 @@ class DictLog:
     def apply(self, operations: Sequence[Operation]) -> None:
         self.version = Version(self.version + 1)
         for operation in operations:
-            if isinstance(operation, Put):
-                if operation.key not in self._entries:
-                    insort(self._keys, operation.key)
-                self._entries[operation.key] = Entry(bytes(operation.value), self.version)
+            if isinstance(operation, Puts):
+                for key, value in zip(operation.keys, operation.values, strict=True):
+                    self._put(key, bytes(value))
+            elif isinstance(operation, Put):
+                self._put(operation.key, bytes(operation.value))
             elif isinstance(operation, Delete) and self._entries.pop(operation.key, None) is not None:
                 del self._keys[bisect_left(self._keys, operation.key)]
+
+    def _put(self, key: str, value: bytes) -> None:
+        if key not in self._entries:
+            insort(self._keys, key)
+        self._entries[key] = Entry(value, self.version)
 
     def commit(self, step: Step) -> None:
         """What `CommitLog.commit(step.decide)` comes to when nobody races."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakebed.groups import OffsetCommit, OffsetToCommit
+from lakebed.groups import Again, OffsetCommit, OffsetToCommit
 from lakebed.protocol import ErrorCode
 from tests.unit.groups.shell import Shell, topic_id
 
@@ -119,9 +119,42 @@ def test_repeat_of_what_is_known_is_taken_and_not_stored() -> None:
     shell.commit(1, member, 5)
     before = shell.commits
     for ticket, offsets in enumerate([[5], [5], [6, 5], [5], [5, 6]], 1000):
-        step = shell.coordinator.commit_again([(repeat, [offset], [-1]) for offset in offsets], ticket)
+        step = shell.coordinator.commit_again(Again([repeat] * len(offsets), offsets, [-1] * len(offsets)), ticket)
         assert step is not None
         shell.perform(step)
         assert shell.answers.pop(ticket, "nothing") is None
-    assert shell.commits == before + 3
+    assert shell.commits == before + 2
     assert stored(shell) == (6, "")
+
+
+def test_repeat_that_is_said_to_be_new_is_stored_without_a_look() -> None:
+    shell = Shell()
+    (member,) = shell.stable_group()
+    repeat = shell.coordinator.repeat_of(OffsetCommit("g", 1, member, None, [OffsetToCommit(ORDERS, 0, 5)]), 9)
+    assert repeat is not None
+    shell.commit(1, member, 5)
+    for same, stores in ((True, 0), (False, 1)):
+        before = shell.commits
+        step = shell.coordinator.commit_again(Again([repeat], [5], [-1], same), 1000 + stores)
+        assert step is not None
+        shell.perform(step)
+        assert shell.commits == before + stores
+
+
+def test_of_repeats_of_several_places_those_that_are_known_at_the_beginning_are_left_out() -> None:
+    shell = Shell()
+    (member,) = shell.stable_group()
+    places = [OffsetToCommit(ORDERS, partition, 5) for partition in range(3)]
+    wide, narrow = (
+        shell.coordinator.repeat_of(OffsetCommit("g", 1, member, None, chosen), 9)
+        for chosen in (places[:2], places[2:])
+    )
+    assert wide is not None
+    assert narrow is not None
+    for ticket, (offsets, expected) in enumerate(
+        [([5, 6, 7], 3), ([5, 6, 8], 1), ([5, 7, 8], 3), ([5, 7, 8], 0)], 1000
+    ):
+        step = shell.coordinator.commit_again(Again([wide, narrow], offsets, [-1] * 3), ticket)
+        assert step is not None
+        assert len(step.changes) == expected
+        shell.perform(step)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakebed.groups import OffsetCommit, OffsetRepeat, OffsetToCommit
+from lakebed.groups import Again, OffsetCommit, OffsetRepeat, OffsetToCommit
 from lakebed.protocol import ErrorCode
 from tests.unit.groups.shell import Shell, topic_id
 
@@ -23,7 +23,7 @@ def repeat_of(shell: Shell, request: OffsetCommit) -> OffsetRepeat:
 def again(shell: Shell, repeat: OffsetRepeat, *offsets: int) -> bool:
     """Whether it was taken, and answered."""
     shell.tickets += 1
-    step = shell.coordinator.commit_again([(repeat, offsets, [-1] * len(offsets))], shell.tickets)
+    step = shell.coordinator.commit_again(Again([repeat], offsets, [-1] * len(offsets)), shell.tickets)
     if step is None:
         return False
     shell.perform(step)

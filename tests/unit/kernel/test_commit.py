@@ -9,7 +9,7 @@ import pytest
 
 from lakebed.clock import FakeClock, SystemClock
 from lakebed.errors import Closed, Invalid, Unavailable
-from lakebed.kernel import NO_VERSION, CommitLog, Committed, Conflict, Decision, Put, Remove, Unknown, View
+from lakebed.kernel import NO_VERSION, CommitLog, Committed, Conflict, Decision, Put, Puts, Remove, Unknown, View
 from lakebed.observe import Metrics
 from tests.intercepted import Intercepted
 from tests.logs import (
@@ -194,6 +194,12 @@ async def test_error_of_one_decision_spares_the_rest_of_the_group() -> None:
             go(log.commit(lambda _: raw(b'{"a":\n1}'), txn_id="5")),
             go(log.commit(lambda _: Decision([Put.of("\ud800", 1)], None), txn_id="6")),
             go(log.commit(lambda _: Decision([Put(key=7, value=msgspec.Raw(b"1"))], None), txn_id="7")),  # type: ignore[arg-type]
+            go(log.commit(lambda _: Decision([Puts.of({"raw": b"1", "other": b"{no json"})], None), txn_id="8")),
+            go(
+                log.commit(
+                    lambda _: Decision([Puts(keys=["raw", "other"], values=[msgspec.Raw(b"1")])], None), txn_id="9"
+                )
+            ),
         ]
         good = [go(log.commit(increment("n"), txn_id=f"g{number}")) for number in range(5)]
     assert isinstance(bad[0].exception(), ZeroDivisionError)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakebed.errors import Corrupt, Invalid
-from lakebed.kernel import Add, Commit, Delete, Put, Registry, Remove, Snapshot, Version
+from lakebed.kernel import Add, Commit, Delete, Put, Puts, Registry, Remove, Snapshot, Version
 from lakebed.kernel.bundle import BUNDLE_SIZE, bundle_first, bundle_name, decode_bundle, encode_bundle
 from lakebed.kernel.checkpoint import checkpoint_name, checkpoint_version, decode_checkpoint, encode_checkpoint
 from lakebed.kernel.state import Draft
@@ -23,6 +23,7 @@ json_values = st.recursive(
 )  # fmt: skip
 operations = st.one_of(
     st.builds(Put.of, st.text(), json_values),
+    st.builds(Puts.of, st.dictionaries(st.text(), json_values.map(msgspec.json.encode), max_size=4)),
     st.builds(Delete, key=st.text()),
     st.builds(
         Add,

@@ -23,7 +23,7 @@ from lakebed.broker.coordination.refusals import Loading, NotCoordinator
 from lakebed.broker.coordination.reply import Reply
 from lakebed.clock import Clock, within
 from lakebed.errors import Closed, Fenced, LakebedError, Unavailable
-from lakebed.groups import Again, Answer, Arm, Cancel, Coordinator, Effect, Fence, Step, Timers
+from lakebed.groups import Again, Answer, Coordinator, Effect, Fence, Step, Timers
 from lakebed.kernel import CommitLog, CommitResult, Committed, View
 from lakebed.objects import Lease
 from lakebed.observe import Logger
@@ -119,17 +119,17 @@ class SlotLeader:
             self._perform(step)
         return reply
 
-    def submit_again(self, many: Sequence[Again], waiting: Waiting) -> bool:
+    def submit_again(self, again: Again, waiting: Waiting) -> bool:
         """Commit the same places of a group again, and tell `waiting`. False: they have to be asked for by `submit`."""
         if self._over or not self._loaded or not self.lease.alive():
             return False
         ticket = next(self._numbers)
-        step = self._coordinator.commit_again(many, ticket)
+        step = self._coordinator.commit_again(again, ticket)
         if step is None:
             return False
         self._waiting[ticket] = waiting
         if step.gathered:
-            self._gathering.requests += len(many)
+            self._gathering.requests += len(again.repeats)
         else:
             self._perform(step)
         return True
@@ -297,12 +297,7 @@ class SlotLeader:
         effects, self._unkept = self._unkept, ()
         if not effects:
             return
-        timers, now_s = self._timers, self._unkept_s
-        for effect in effects:
-            if type(effect) is Arm:
-                timers.arm(effect.timer, now_s + effect.delay_ms / 1000)
-            elif type(effect) is Cancel:
-                timers.cancel(effect.timer)
+        self._timers.follow(effects, self._unkept_s)
         self._set_alarm()
 
     def _give(self, reply: Waiting, response: Any) -> None:

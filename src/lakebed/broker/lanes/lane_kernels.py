@@ -3,6 +3,8 @@
 A lane is a row of `Rows`: a socket, the frame that it repeats, a mask that is 0 where numbers stand in it, and the frame that
 answers it. Arrays are flat; the constants say how long a row is. System calls want addresses, so those are in `addresses`.
 
+Frames are told by steps: those of one group, in the order they came, and not more than `STEP_FRAMES` of them.
+
 Invariant: what arrived on a socket is told as frames only if it is nothing but whole frames that equal the expected one in
 every byte that the mask covers, and not too many of them. Anything else is left where it was received, for others to read.
 """
@@ -22,7 +24,7 @@ PLACES = 16
 EVENTS, ROOM_BYTES = 128, 2_048
 FRAME_BYTES_MIN = 32
 FRAMES_MAX = EVENTS * ROOM_BYTES // FRAME_BYTES_MIN
-ANSWERS_MAX = 128
+STEP_FRAMES, ANSWERS_MAX = 100, 128
 
 _EVENT_BYTES, _EVENT_DATA = 12, 4
 _ID_AT, _ANSWER_ID_AT = 8, 4
@@ -37,7 +39,8 @@ Number = Any  # a Python int outside, a machine word inside
 
 
 class Rows(NamedTuple):
-    """What is known of each lane. A socket is -1 where there is none; `by_socket` leads back to the lane."""
+    """What is known of each lane. A socket is -1 where there is none; `by_socket` leads back to the lane. `groups` are numbers
+    below that of lanes, `last` the offsets that a lane committed last."""
 
     sockets: Int32
     sizes: Int32
@@ -50,10 +53,16 @@ class Rows(NamedTuple):
     answers: Bytes
     places: Int32
     by_socket: Int32
+    groups: Int32
+    last: Int64
 
 
 class Arrival(NamedTuple):
-    """What a call has found. `told`: how many frames, places in them, and lanes left; and how many are awaited still."""
+    """What a call has found. `told`: how many frames, places in them, and lanes left; how many are awaited still; how many steps.
+
+    Of each step, `steps` has where its frames and places end, and whether any frame has the offsets of the one before it.
+    `came` is the lane, place in `room`, id, sameness and step of each frame as they came, `step_of` the step of each group.
+    """
 
     addresses: Int64
     events: Bytes
@@ -65,6 +74,11 @@ class Arrival(NamedTuple):
     offsets: Int64
     epochs: Int32
     left: Int64
+    steps: Int64
+    came: Int64
+    came_offsets: Int64
+    came_epochs: Int32
+    step_of: Int64
 
 
 def new_rows(lanes: int) -> Rows:
@@ -81,29 +95,38 @@ def new_rows(lanes: int) -> Rows:
         np.zeros(lanes * ANSWER_BYTES, np.uint8),
         np.zeros(lanes * PLACES, np.int32),
         np.zeros(SOCKETS_MAX, np.int32),
+        np.zeros(lanes, np.int32),
+        np.zeros(lanes * PLACES, np.int64),
     )
 
 
-def new_arrival() -> Arrival:
-    """Room for what one call can find."""
+def new_arrival(lanes: int) -> Arrival:
+    """Room for what one call can find on so many lanes."""
     events, room = np.zeros(EVENTS * _EVENT_BYTES, np.uint8), np.zeros(EVENTS * ROOM_BYTES, np.uint8)
     numbers = EVENTS * ROOM_BYTES // 12
     return Arrival(
         np.array([events.ctypes.data, room.ctypes.data]),
         events,
         room,
-        np.zeros(4, np.int64),
+        np.zeros(5, np.int64),
         np.zeros(FRAMES_MAX, np.int64),
         np.zeros(FRAMES_MAX, np.int64),
         np.zeros(FRAMES_MAX, np.int32),
         np.zeros(numbers, np.int64),
         np.zeros(numbers, np.int32),
         np.zeros(3 * EVENTS, np.int64),
+        np.zeros(3 * FRAMES_MAX, np.int64),
+        np.zeros(5 * FRAMES_MAX, np.int64),
+        np.zeros(numbers, np.int64),
+        np.zeros(numbers, np.int32),
+        np.full(lanes, -1, np.int64),
     )
 
 
-_ROWS = types.NamedTuple([INT32] * 5 + [INT64] + [BYTES] * 3 + [INT32] * 2, Rows)
-_ARRIVAL = types.NamedTuple([INT64, BYTES, BYTES, INT64, INT64, INT64, INT32, INT64, INT32, INT64], Arrival)
+_ROWS = types.NamedTuple([INT32] * 5 + [INT64] + [BYTES] * 3 + [INT32] * 3 + [INT64], Rows)
+_ARRIVAL = types.NamedTuple(
+    [INT64, BYTES, BYTES] + [INT64] * 3 + [INT32, INT64, INT32] + [INT64] * 4 + [INT32, INT64], Arrival
+)
 
 _epoll_wait = types.ExternalFunction("epoll_wait", types.intc(types.intc, types.uintp, types.intc, types.intc))
 _recv = types.ExternalFunction("recv", types.intp(types.intc, types.uintp, types.uintp, types.intc))
@@ -137,14 +160,18 @@ def _take(found: Arrival, start: Number, end: Number, rows: Rows, lane: Number) 
     """Write down the frames that lie there, after those before them; returns how many they are."""
     taken, numbers = found.told[0], found.told[1]
     for at in range(start, end, rows.sizes[lane]):
-        found.lanes[taken], found.starts[taken] = lane, at
-        found.ids[taken] = np.int32(np.uint32(_number(found.room, at + _ID_AT, 4)))
-        taken += 1
+        row, same = lane * PLACES, True
         for place in range(rows.counts[lane]):
-            where = at + rows.places[lane * PLACES + place]
-            found.offsets[numbers] = np.int64(_number(found.room, where, 8))
-            found.epochs[numbers] = np.int32(np.uint32(_number(found.room, where + 8, 4)))
+            where = at + rows.places[row + place]
+            offset = np.int64(_number(found.room, where, 8))
+            same = same and offset == rows.last[row + place]
+            found.came_offsets[numbers] = rows.last[row + place] = offset
+            found.came_epochs[numbers] = np.int32(np.uint32(_number(found.room, where + 8, 4)))
             numbers += 1
+        came = 5 * taken
+        found.came[came], found.came[came + 1], found.came[came + 3] = lane, at, same
+        found.came[came + 2] = np.int32(np.uint32(_number(found.room, at + _ID_AT, 4)))
+        taken += 1
     count = taken - found.told[0]
     found.told[0], found.told[1] = taken, numbers
     return count
@@ -160,6 +187,47 @@ def _sort_out(found: Arrival, start: Number, got: Number, most: Number, rows: Ro
     at = 3 * found.told[2]
     found.left[at], found.left[at + 1], found.left[at + 2] = lane, start, got
     found.told[2] += 1
+
+
+@inlined
+def _count_steps(found: Arrival, rows: Rows) -> Number:
+    """Give each frame its step; returns how many steps there are."""
+    steps = 0
+    for came in range(0, 5 * found.told[0], 5):
+        lane = found.came[came]
+        group = rows.groups[lane]
+        step = found.step_of[group]
+        if step < 0 or found.steps[3 * step] == STEP_FRAMES:
+            step = found.step_of[group] = steps
+            found.steps[3 * step] = found.steps[3 * step + 1] = found.steps[3 * step + 2] = 0
+            steps += 1
+        found.came[came + 4] = step
+        found.steps[3 * step] += 1
+        found.steps[3 * step + 1] += rows.counts[lane]
+        found.steps[3 * step + 2] |= found.came[came + 3]
+    return steps
+
+
+@inlined
+def _arrange(found: Arrival, rows: Rows) -> None:
+    """Lay the frames out by steps."""
+    steps = found.told[4] = _count_steps(found, rows)
+    frames = numbers = 0
+    for at in range(0, 3 * steps, 3):  # for a moment, where the next frame and place of a step belong
+        count, places = found.steps[at], found.steps[at + 1]
+        found.steps[at], found.steps[at + 1] = frames, numbers
+        frames, numbers = frames + count, numbers + places
+    number = 0
+    for came in range(0, 5 * found.told[0], 5):
+        lane, step = found.came[came], 3 * found.came[came + 4]
+        found.step_of[rows.groups[lane]] = -1
+        frame, place = found.steps[step], found.steps[step + 1]
+        found.lanes[frame], found.starts[frame], found.ids[frame] = lane, found.came[came + 1], found.came[came + 2]
+        for each in range(rows.counts[lane]):
+            found.offsets[place + each] = found.came_offsets[number + each]
+            found.epochs[place + each] = found.came_epochs[number + each]
+        number += rows.counts[lane]
+        found.steps[step], found.steps[step + 1] = frame + 1, place + rows.counts[lane]
 
 
 @inlined
@@ -191,6 +259,7 @@ def receive(epoll: int, most: int, since_us: int, rows: Rows, found: Arrival) ->
             _sort_out(found, start, np.int64(got), most, rows, lane)
             used += 1
     found.told[3] = _awaited(rows, since_us)
+    _arrange(found, rows)
 
 
 @compiled(types.void(types.int64, types.int64, types.int64, _ROWS, _ARRIVAL))
@@ -199,6 +268,7 @@ def sort_out(lane: int, got: int, most: int, rows: Rows, found: Arrival) -> None
     found.told[0] = found.told[1] = found.told[2] = 0
     found.told[3] = 1
     _sort_out(found, 0, got, most, rows, lane)
+    _arrange(found, rows)
 
 
 @compiled(types.int64(types.int64, types.int64, INT64, INT32, types.int64, BYTES, _ROWS, INT64))

@@ -14,6 +14,7 @@ import asyncio
 import select
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,6 @@ from lakebed.errors import LakebedError
 from lakebed.groups import Again
 from lakebed.protocol import SIZE_BYTES
 
-_STEP_MAX = 100
 _AWAITED_S = 0.005
 """A lane that was answered less than this ago is expected to come again at once, and its group's commit waits for it."""
 
@@ -34,11 +34,11 @@ _AWAITED_S = 0.005
 class Lane:
     """A connection's place among the others; its index is -1 once it has left."""
 
-    __slots__ = ("_lanes", "again", "connection", "index", "places", "repeat", "socket")
+    __slots__ = ("_lanes", "again", "connection", "index", "repeat", "size_bytes", "socket")
 
     def __init__(self, lanes: Lanes, index: int, connection: Connection, repeat: CommitRepeat, socket: int) -> None:
         self._lanes, self.index, self.connection = lanes, index, connection
-        self.repeat, self.again, self.places = repeat, repeat.again, len(repeat.form.places)
+        self.repeat, self.again, self.size_bytes = repeat, repeat.again, repeat.size_bytes
         self.socket = socket
 
     @property
@@ -61,17 +61,24 @@ class Lane:
 
 
 class _Batch:
-    """Frames of one group that wait for one answer, in the order they came: their lanes, correlation ids and numbers, and
-    where their bytes lie until the next are received."""
+    """Frames of one group that wait for one answer, in the order they came: their lanes, the rows of these as long as nobody
+    has left, correlation ids and numbers, and which of all frames that were found is the first."""
 
-    __slots__ = ("_lanes", "began_s", "departures", "ids", "lanes", "many", "starts")
+    __slots__ = ("_lanes", "again", "began_s", "departures", "first", "ids", "lanes", "rows")
 
-    def __init__(self, lanes: Lanes, began_s: float, departures: int) -> None:
-        self._lanes, self.began_s, self.departures = lanes, began_s, departures
-        self.lanes: list[Lane] = []
-        self.ids: list[int] = []
-        self.many: list[Again] = []
-        self.starts: list[int] = []
+    def __init__(
+        self,
+        of: Lanes,
+        began_s: float,
+        departures: int,
+        lanes: list[Lane],
+        rows: kernels.Int64,
+        ids: kernels.Int32,
+        again: Again,
+        first: int,
+    ) -> None:
+        self._lanes, self.began_s, self.departures = of, began_s, departures
+        self.lanes, self.rows, self.ids, self.again, self.first = lanes, rows, ids, again, first
 
     def set_result(self, _: object, /) -> None:
         self._lanes.answer(self)
@@ -89,6 +96,30 @@ class _Unread:
         self.frames, self.rest = 0, bytearray()
 
 
+class _Groups:
+    """A number for each group that has lanes, below that of lanes."""
+
+    def __init__(self, most: int) -> None:
+        self._free = list(range(most - 1, -1, -1))
+        self._known: dict[object, list[int]] = {}
+
+    def join(self, group: object) -> int:
+        """One more lane of it; its number."""
+        found = self._known.setdefault(group, [0, -1])
+        found[0] += 1
+        if found[0] == 1:
+            found[1] = self._free.pop()
+        return found[1]
+
+    def leave(self, group: object) -> None:
+        """One less."""
+        found = self._known[group]
+        found[0] -= 1
+        if not found[0]:
+            del self._known[group]
+            self._free.append(found[1])
+
+
 class Lanes:
     """At most `most` lanes, each with at most `in_flight_max` commits on their way."""
 
@@ -99,11 +130,8 @@ class Lanes:
         self._free = list(range(most - 1, -1, -1))
         self._lanes: list[Lane | None] = [None] * most
         self._departures = 0
-        self.rows, self._found = kernels.new_rows(most), kernels.new_arrival()
-        self._lanes_due, self._ids_due = (
-            np.zeros(kernels.ANSWERS_MAX, np.int64),
-            np.zeros(kernels.ANSWERS_MAX, np.int32),
-        )
+        self._groups = _Groups(most)
+        self.rows, self._found = kernels.new_rows(most), kernels.new_arrival(most)
         self._scratch = np.zeros(kernels.ANSWERS_MAX * kernels.ANSWER_BYTES, np.uint8)
         self._scratch_at = self._scratch.ctypes.data
         self._unsent = np.zeros(3 * kernels.ANSWERS_MAX, np.int64)
@@ -132,12 +160,13 @@ class Lanes:
         index = self._free.pop()
         lane = self._lanes[index] = Lane(self, index, connection, repeat, socket)
         rows.sockets[index], rows.by_socket[socket] = socket, index
-        rows.sizes[index], rows.counts[index] = len(form.frame), lane.places
+        rows.sizes[index], rows.counts[index] = len(form.frame), len(form.places)
+        rows.groups[index] = self._groups.join(lane.again.group)
         rows.answer_sizes[index], rows.waiting[index], rows.answered_us[index] = len(form.answer), 0, self._now_us()
         _lay(rows.frames, index * kernels.FRAME_BYTES, form.frame)
         _lay(rows.masks, index * kernels.FRAME_BYTES, form.mask)
         _lay(rows.answers, index * kernels.ANSWER_BYTES, form.answer)
-        rows.places[index * kernels.PLACES : index * kernels.PLACES + lane.places] = form.places
+        rows.places[index * kernels.PLACES : index * kernels.PLACES + len(form.places)] = form.places
         self._epoll.register(socket, select.EPOLLIN)
         return lane
 
@@ -148,6 +177,7 @@ class Lanes:
             self._epoll.unregister(lane.socket)
         self.rows.sockets[index] = lane.index = -1
         self._lanes[index] = None
+        self._groups.leave(lane.again.group)
         self._free.append(index)
         self._departures += 1
         return waiting
@@ -170,12 +200,12 @@ class Lanes:
     def _sort_out(self) -> None:
         """Have what was found committed; send home who sent something else, or has to be read after all."""
         found = self._found
-        frames, numbers, left, awaited = found.told.tolist()
+        _, _, left, awaited, steps = found.told.tolist()
         places = zip(*[iter(found.left[: 3 * left].tolist())] * 3, strict=True)
         others = [(self._lanes[index], _bytes(found.room, at, at + max(size, 0))) for index, at, size in places]
         leaving: dict[Lane, _Unread] = {}
-        if frames:
-            batches = self._batches(frames, numbers)
+        if steps:
+            batches = self._batches(steps)
             leaving = self._submit(batches)
             if not awaited:
                 for batch in batches:
@@ -187,27 +217,25 @@ class Lanes:
             on_their_way = lane.leave() if lane.index >= 0 else 0
             lane.connection.left_lane(bytes(unread.rest), on_their_way - unread.frames)
 
-    def _batches(self, frames: int, numbers: int) -> list[_Batch]:
+    def _batches(self, steps: int) -> list[_Batch]:
         """What was found, by groups, each in its order."""
         found, table, began_s = self._found, self._lanes, self._clock.monotonic_s()
-        offsets, epochs = found.offsets[:numbers].tolist(), found.epochs[:numbers].tolist()
+        frames, numbers = found.told[:2].tolist()
+        indices, offsets, epochs = (
+            found.lanes[:frames],
+            found.offsets[:numbers].tolist(),
+            found.epochs[:numbers].tolist(),
+        )
+        lanes = [table[index] for index in indices.tolist()]
         batches: list[_Batch] = []
-        by_group: dict[object, _Batch] = {}
-        at = 0
-        columns = found.lanes[:frames].tolist(), found.ids[:frames].tolist(), found.starts[:frames].tolist()
-        for index, correlation, start in zip(*columns, strict=True):
-            lane = table[index]
-            assert lane is not None
-            again, end = lane.again, at + lane.places
-            batch = by_group.get(again.group)
-            if batch is None or len(batch.ids) == _STEP_MAX:
-                batch = by_group[again.group] = _Batch(self, began_s, self._departures)
-                batches.append(batch)
-            batch.lanes.append(lane)
-            batch.ids.append(correlation)
-            batch.many.append((again, offsets[at:end], epochs[at:end]))
-            batch.starts.append(start)
-            at = end
+        at = place = 0
+        for end, places_end, same in zip(*[iter(found.steps[: 3 * steps].tolist())] * 3, strict=True):
+            mine: list[Any] = lanes[at:end]
+            repeats = [lane.again for lane in mine]
+            again = Again(repeats, offsets[place:places_end], epochs[place:places_end], bool(same))
+            rows, ids = indices[at:end].copy(), found.ids[at:end].copy()
+            batches.append(_Batch(self, began_s, self._departures, mine, rows, ids, again, at))
+            at, place = end, places_end
         return batches
 
     def _submit(self, batches: Sequence[_Batch]) -> dict[Lane, _Unread]:
@@ -215,38 +243,31 @@ class Lanes:
         refused = set[object]()
         unread: dict[Lane, _Unread] = {}
         for batch in batches:
-            repeat, group, count = batch.lanes[0].repeat, batch.many[0][0].group, len(batch.ids)
-            if group not in refused and repeat.take_all(batch.many, batch):
-                size_bytes = sum([lane.repeat.size_bytes for lane in batch.lanes]) - count * SIZE_BYTES
+            repeat, count = batch.lanes[0].repeat, len(batch.lanes)
+            group = repeat.again.group
+            if group not in refused and repeat.take_all(batch.again, batch):
+                size_bytes = sum([lane.size_bytes for lane in batch.lanes]) - count * SIZE_BYTES
                 self._watch.received_many(repeat.header, count, size_bytes)
                 continue
             refused.add(group)
-            for lane, start in zip(batch.lanes, batch.starts, strict=True):
+            starts = self._found.starts[batch.first : batch.first + count].tolist()
+            for lane, start in zip(batch.lanes, starts, strict=True):
                 frames = unread.setdefault(lane, _Unread())
-                frames.rest += _bytes(self._found.room, start, start + lane.repeat.size_bytes)
+                frames.rest += _bytes(self._found.room, start, start + lane.size_bytes)
                 frames.frames += 1
         return unread
 
     def answer(self, committed: _Batch) -> None:
         """All of the batch is committed."""
         whole = committed.departures == self._departures
-        batch = committed if whole else self._still_here(committed)
-        count = len(batch.ids)
+        rows, ids = (committed.rows, committed.ids) if whole else self._still_here(committed)
+        count = len(ids)
         if not count:
             return
-        self._lanes_due[:count], self._ids_due[:count] = [lane.index for lane in batch.lanes], batch.ids
-        unsent = kernels.answer(
-            count,
-            self._now_us(),
-            self._lanes_due,
-            self._ids_due,
-            self._scratch_at,
-            self._scratch,
-            self.rows,
-            self._unsent,
-        )
-        repeat = batch.lanes[0].repeat
-        self._watch.answered_many(repeat.header, count, count * len(repeat.form.answer), batch.began_s)
+        now_us, scratch = self._now_us(), self._scratch
+        unsent = kernels.answer(count, now_us, rows, ids, self._scratch_at, scratch, self.rows, self._unsent)
+        repeat = committed.lanes[0].repeat
+        self._watch.answered_many(repeat.header, count, count * len(repeat.form.answer), committed.began_s)
         if unsent:
             self._write_past(self._unsent[: 3 * unsent].tolist())
 
@@ -261,20 +282,17 @@ class Lanes:
             if lane is not None:
                 lane.connection.left_lane(b"", lane.leave())
 
-    def _still_here(self, batch: _Batch) -> _Batch:
-        """Somebody has left since: who has is answered by the connection; the rest of the batch."""
-        here = _Batch(self, batch.began_s, self._departures)
-        for lane, correlation in zip(batch.lanes, batch.ids, strict=True):
+    def _still_here(self, batch: _Batch) -> tuple[kernels.Int64, kernels.Int32]:
+        """Somebody has left since: who has is answered by the connection; the others, and their ids."""
+        for lane, correlation in zip(batch.lanes, batch.ids.tolist(), strict=True):
             if lane.index < 0:
                 lane.connection.answer_repeat(lane.repeat.taken(_id(correlation)), lane.repeat.header, batch.began_s)
-            else:
-                here.lanes.append(lane)
-                here.ids.append(correlation)
-        return here
+        here = np.array([lane.index for lane in batch.lanes])
+        return here[here >= 0], batch.ids[here >= 0]
 
     def refuse(self, batch: _Batch, error: LakebedError) -> None:
         """Nothing of the batch is committed."""
-        for lane, correlation in zip(batch.lanes, batch.ids, strict=True):
+        for lane, correlation in zip(batch.lanes, batch.ids.tolist(), strict=True):
             if lane.index >= 0:
                 lane.connection.left_lane(b"", lane.leave())
             refusal = lane.repeat.refused(_id(correlation), error)
