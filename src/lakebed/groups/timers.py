@@ -69,6 +69,11 @@ class Timers:
             pass
         return self._heap[0][0] if self._heap else None
 
+    def first_within(self, until: float) -> Timer | None:
+        """The timer that fires first, if that is before `until`."""
+        due = self.next_due()
+        return self._heap[0][2] if due is not None and due < until else None
+
     def take_due(self, now: float) -> list[Timer]:
         """Every timer whose time has come, in order; each is disarmed."""
         fired: list[Timer] = []

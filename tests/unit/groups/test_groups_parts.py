@@ -54,6 +54,19 @@ def test_timer_armed_again_fires_at_its_last_deadline_with_its_last_stamp() -> N
     assert [each.stamp for each in timers.take_due(9)] == [2]
 
 
+def test_first_timer_within_a_time_is_the_one_that_fires_next() -> None:
+    timers = Timers()
+    assert timers.first_within(10) is None
+    timers.arm(timer("a"), 3)
+    timers.arm(timer("b"), 4)
+    assert timers.first_within(3) is None
+    assert timers.first_within(5) == timer("a")
+    timers.arm(timer("a"), 9)
+    assert timers.first_within(5) == timer("b")
+    timers.cancel(timer("b"))
+    assert timers.first_within(5) is None
+
+
 events = st.lists(st.tuples(st.sampled_from("ac"), st.sampled_from("xyz"), st.integers(0, 20)), max_size=60)
 
 

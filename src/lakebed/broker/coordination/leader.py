@@ -23,7 +23,7 @@ from lakebed.broker.coordination.refusals import Loading, NotCoordinator
 from lakebed.broker.coordination.reply import Reply
 from lakebed.clock import Clock, within
 from lakebed.errors import Closed, Fenced, LakebedError, Unavailable
-from lakebed.groups import Again, Answer, Coordinator, Effect, Fence, Step, Timers
+from lakebed.groups import Again, Answer, Coordinator, Effect, Fence, Step, TimerKind, Timers
 from lakebed.kernel import CommitLog, CommitResult, Committed, View
 from lakebed.objects import Lease
 from lakebed.observe import Logger
@@ -43,6 +43,8 @@ class Waiting(Protocol):
 _RELOAD_PAUSE_S = 0.2
 _LAST_COMMITS_S = 5.0
 _GROUPS_AT_ONCE = 100
+_MOMENT_S = 0.01
+"""A heartbeat may wait so long: were it told that all is well, its member would hear otherwise only with its next."""
 
 
 class SlotLeader:
@@ -74,6 +76,8 @@ class SlotLeader:
         self._keeps_time_soon = False
         self._alarm: asyncio.Task[None] | None = None
         self._alarm_s = 0.0
+        self._held: list[tuple[Make, Reply]] = []
+        """Heartbeats that are judged again when the alarm has rung."""
         self._loaded = self._over = False
 
     @property
@@ -118,6 +122,16 @@ class SlotLeader:
         else:
             self._perform(step)
         return reply
+
+    def submit_beat(self, make: Make, group_id: str) -> Reply:
+        """The same for a heartbeat, which renews its session at once. If all is well, but a session of its group is about to
+        end, it is judged again when that has ended, and answered then."""
+        reply = self.submit(make)
+        if not self._ends_soon(group_id) or not reply.done() or reply.result().error_code:
+            return reply
+        held = Reply()
+        self._held.append((make, held))
+        return held
 
     def submit_again(self, again: Again, waiting: Waiting) -> bool:
         """Commit the same places of a group again, and tell `waiting`. False: they have to be asked for by `submit`."""
@@ -179,6 +193,7 @@ class SlotLeader:
         self._over = True
         if self._alarm is not None:
             self._alarm.cancel()
+        self._loop.call_soon(self._judge_held)
         self._refuse(self._coordinator.give_up(), _not_coordinator())
         self._refuse(list(self._waiting), _not_coordinator())
 
@@ -334,6 +349,30 @@ class SlotLeader:
             for timer in self._timers.take_due(self._clock.monotonic_s()):
                 self._perform(self._coordinator.fired(timer))
             self._set_alarm()
+        self._judge_held()
+
+    def _ends_soon(self, group_id: str) -> bool:
+        """Whether what fires next, and within a moment, is the session of a member of the group."""
+        soon_s = self._clock.monotonic_s() + _MOMENT_S
+        if self._alarm is None or self._alarm_s > soon_s:
+            return False
+        self._keep_time()
+        timer = self._timers.first_within(soon_s)
+        return timer is not None and timer.kind is TimerKind.SESSION and timer.group_id == group_id
+
+    def _judge_held(self) -> None:
+        held, self._held = self._held, []
+        for make, reply in held:
+            try:
+                self.submit(make).add_done_callback(partial(self._pass_on, reply))
+            except LakebedError as error:
+                reply.set_exception(error)
+
+    def _pass_on(self, held: Reply, judged: Reply) -> None:
+        try:
+            self._give(held, judged.result())
+        except LakebedError as error:
+            held.set_exception(error)
 
 
 def _not_coordinator() -> NotCoordinator:

@@ -20,8 +20,13 @@ def answer_of_leader(
     ask: Callable[[Coordinator, Caller], Step],
     refused: Callable[[LakebedError], Message],
     told: Callable[[Any], Message] | None = None,
+    *,
+    beats: bool = False,
 ) -> Answer:
-    """The coordinator's answer, or what `told` makes of it: now if it is there already, as for most heartbeats, or once it is."""
+    """The coordinator's answer, or what `told` makes of it: now if it is there already, as for most heartbeats, or once it is.
+
+    `beats`: it is asked for by a heartbeat, which may be worth a moment's wait.
+    """
 
     def build(reply: Reply) -> Message:
         try:
@@ -33,9 +38,12 @@ def answer_of_leader(
         assert isinstance(answer, Message)
         return answer
 
+    def make(coordinator: Coordinator, ticket: int) -> Step:
+        return ask(coordinator, call.caller(ticket))
+
     try:
         leader = context.groups.leader(group_id)
-        reply = leader.submit(lambda coordinator, ticket: ask(coordinator, call.caller(ticket)))
+        reply = leader.submit_beat(make, group_id) if beats else leader.submit(make)
     except LakebedError as error:
         return refused(error)
     return build(reply) if reply.done() else Deferred(reply, build)

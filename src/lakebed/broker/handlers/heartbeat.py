@@ -16,7 +16,12 @@ API, VERSIONS = Api.HEARTBEAT, range(5)
 def handle(request: wire.HeartbeatRequest, call: Call, context: Context) -> Answer:
     """Renew the member's session."""
     return answer_of_leader(
-        request.group_id, call, context, lambda coordinator, caller: coordinator.heartbeat(request, caller), _refused
+        request.group_id,
+        call,
+        context,
+        lambda coordinator, caller: coordinator.heartbeat(request, caller),
+        _refused,
+        beats=True,
     )
 
 
