@@ -102,7 +102,7 @@ class Step:
     @property
     def size_bytes(self) -> int:
         """Of its changes."""
-        return sum([len(key) + len(body or b"") for key, body in self.changes.items()])
+        return sum(map(len, self.changes)) + sum(map(len, filter(None, self.changes.values())))
 
     @property
     def commits(self) -> bool:
