@@ -24,7 +24,8 @@ from bench.peers import Peer, kafka, lakebed
 from bench.report import Figure
 from bench.scratch import scratch
 
-MEMBERS, PARTITIONS, COMMITTERS, GROUPS = 100, 100, 100, 10
+MEMBERS, PARTITIONS = 100, 100
+COMMITTERS, MANY, GROUP_SIZE = 100, 300, 10
 IN_FLIGHT = 5
 SESSION_MS, QUIET_SESSION_MS, BEAT_S = 1_000, 60_000, 0.1
 _TOPIC = "read"
@@ -68,14 +69,20 @@ LAKEBED = {
 
 @dataclass(frozen=True)
 class Load:
-    """How members commit: so many offsets each time, so many requests at a time."""
+    """How members commit: so many of them, so many offsets each time, so many requests at a time."""
 
     name: str
-    offsets: int
-    in_flight: int
+    members: int
+    offsets: int = 1
+    in_flight: int = 1
 
 
-LOADS = (Load("commits", 1, 1), Load("commits10", 10, 1), Load("pipelined", 1, IN_FLIGHT))
+LOADS = (
+    Load("commits", COMMITTERS),
+    Load("commits_of_many", MANY),
+    Load("commits10", COMMITTERS, offsets=10),
+    Load("pipelined", COMMITTERS, in_flight=IN_FLIGHT),
+)
 
 
 class Rate(float):
@@ -129,7 +136,7 @@ async def _beside(scale: Scale, ours: Peer, theirs: Peer) -> list[Figure]:
         name: Course() for name in ("join", "crash", "consumer_join", "consumer_crash", *(load.name for load in LOADS))
     }
     for peer in (ours, theirs):  # virtual machines compile what they have seen often enough
-        await _commit_rate(peer, Load("warm", 1, 1), "warm", scale.warm_s)
+        await _commit_rate(peer, Load("warm", COMMITTERS), "warm", scale.warm_s)
     for turn in range(-1, scale.turns):
         for peer in (ours, theirs) if turn % 2 else (theirs, ours):
             found = await _one_turn(scale, peer, turn)
@@ -145,7 +152,8 @@ async def _beside(scale: Scale, ours: Peer, theirs: Peer) -> list[Figure]:
         _time("crash_in_100_members_vs_kafka", courses["crash"], crashed),
         _time("join_100_consumers_vs_kafka", courses["consumer_join"], "the same in the new protocol", None),
         _time("crash_in_100_consumers_vs_kafka", courses["consumer_crash"], "the same in the new protocol", None),
-        _rate("offset_commits_vs_kafka", courses["commits"], f"of 1 offset by {COMMITTERS} consumers at a time"),
+        _rate("offset_commits_vs_kafka", courses["commits"], f"of 1 offset by {COMMITTERS} consumers that wait"),
+        _rate("offset_commits_of_300_consumers_vs_kafka", courses["commits_of_many"], f"by {MANY} that wait", None),
         _rate("offset_commits_of_10_vs_kafka", courses["commits10"], f"of 10 offsets by {COMMITTERS} consumers", None),
         _rate(
             "offset_commits_pipelined_vs_kafka",
@@ -199,8 +207,8 @@ async def _settled(group: Group, tasks: Sequence[asyncio.Task[None]]) -> None:
 
 
 async def _commit_rate(peer: Peer, load: Load, name: str, seconds: float) -> Rate:
-    """Commits of members of ten groups, each of which waits for its answers."""
-    async with _crew(peer, name, COMMITTERS // GROUPS) as members:
+    """Commits of members of groups of ten, each of which waits for its answers."""
+    async with _crew(peer, name, load.members // GROUP_SIZE) as members:
         counts = [0] * len(members)
 
         async def commit(number: int, until_s: float) -> None:
@@ -223,13 +231,13 @@ async def _commit_rate(peer: Peer, load: Load, name: str, seconds: float) -> Rat
 
 
 @contextlib.asynccontextmanager
-async def _crew(peer: Peer, name: str, size: int) -> AsyncIterator[list[ClassicMember]]:
+async def _crew(peer: Peer, name: str, count: int) -> AsyncIterator[list[ClassicMember]]:
     """The members of as many settled groups, who say nothing by themselves for the time being."""
     groups = [
-        Group(Plan(peer.bootstrap, f"{name}-{number}", _TOPIC, PARTITIONS, QUIET_SESSION_MS, BEAT_S), size)
-        for number in range(GROUPS)
+        Group(Plan(peer.bootstrap, f"{name}-{number}", _TOPIC, PARTITIONS, QUIET_SESSION_MS, BEAT_S), GROUP_SIZE)
+        for number in range(count)
     ]
-    members = [ClassicMember(group, number) for group in groups for number in range(size)]
+    members = [ClassicMember(group, number) for group in groups for number in range(GROUP_SIZE)]
     await asyncio.gather(*(member.open() for member in members))
     tasks = [asyncio.create_task(member.run()) for member in members]
     try:
