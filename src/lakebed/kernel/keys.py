@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 _KEYS_PER_LINE = 256
 _OVERHEAD_BYTES = 24
-_RECENT_MAX, _RECENT_TIMES = 512, 4
-"""So many recent changes are carried along; or so many times as many as a commit has."""
+_RECENT, _RECENT_TIMES, _RECENT_MAX = 512, 4, 8_192
+"""So many recent changes are carried along, or so many times as many as a commit has; never more than the last."""
 _VALUE: Callable[[Any], bytes] = attrgetter("value")
 
 
@@ -67,7 +67,9 @@ class Keys:
     def changed(self, changes: dict[str, Entry | Absent]) -> Keys:
         """The version in which `changes` have come about; it keeps them."""
         weight_bytes = self.weight_bytes + self._gain_bytes(changes)
-        if len(self._recent) > max(_RECENT_MAX, _RECENT_TIMES * len(changes)):
+        if len(changes) > _RECENT_MAX:  # a log is being opened
+            return Keys(self.map.merged(changes), {}, weight_bytes)
+        if len(self._recent) + len(changes) > min(max(_RECENT, _RECENT_TIMES * len(changes)), _RECENT_MAX):
             return Keys(self.map, changes, weight_bytes)
         recent = self._recent.copy()
         recent.update(changes)

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from lakebed.clock import FakeClock, SystemClock
 from lakebed.groups import (
     Answer,
+    Arm,
     Caller,
+    Cancel,
     Coordinator,
     Fence,
     GroupSettings,
@@ -65,6 +67,21 @@ def test_first_timer_within_a_time_is_the_one_that_fires_next() -> None:
     assert timers.first_within(5) == timer("b")
     timers.cancel(timer("b"))
     assert timers.first_within(5) is None
+
+
+@given(steps=st.lists(st.tuples(st.sampled_from("xyz"), st.integers(-1, 20)), max_size=40))
+def test_timers_follow_effects_as_if_they_were_told_one_by_one(steps: list[tuple[str, int]]) -> None:
+    told, following = Timers(), Timers()
+    effects = [Cancel(timer(name)) if delay < 0 else Arm(timer(name), 1000 * delay) for name, delay in steps]
+    for effect in effects:
+        if isinstance(effect, Arm):
+            told.arm(effect.timer, 5 + effect.delay_ms / 1000)
+        else:
+            told.cancel(effect.timer)
+    following.follow([Answer(1, None), *effects], 5)
+    assert len(told) == len(following)
+    for now in range(5, 26):
+        assert told.take_due(now) == following.take_due(now)
 
 
 events = st.lists(st.tuples(st.sampled_from("ac"), st.sampled_from("xyz"), st.integers(0, 20)), max_size=60)

@@ -59,14 +59,15 @@ def test_what_changed_lately_is_bounded() -> None:
     keys = KeysPart().empty()
     for version in range(5_000):
         keys = changed(keys, {f"key{version}": version}, version)
-        assert len(keys._recent) <= 514
-    many: dict[str, int | None] = {f"many{number}": number for number in range(2_000)}
-    for version in range(5_000, 5_010):
-        keys = changed(keys, many, version)
-        assert len(keys._recent) <= 5 * 2_000 + 514
+        assert len(keys._recent) <= 512
+    for round_, size in enumerate([2_000] * 5 + [4_000] * 5 + [9_000]):
+        many: dict[str, int | None] = {f"many{size}-{number}": number for number in range(size)}
+        keys = changed(keys, many, 5_000 + round_)
+        assert len(keys._recent) <= 8_192
+    assert not keys._recent
     keys = changed(changed(keys, {"one": 1}, 6_000), {"two": 2}, 6_001)
-    assert len(keys._recent) <= 514
-    assert len(content(keys)) == 7_002
+    assert len(keys._recent) == 2
+    assert len(content(keys)) == 20_002
 
 
 def test_put_of_one_and_of_many_are_the_same() -> None:
