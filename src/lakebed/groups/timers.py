@@ -37,19 +37,11 @@ class Timers:
 
     def follow(self, effects: Iterable[Effect], now_s: float) -> None:
         """Arm and cancel as they say; other effects are not about time. Here times are seconds."""
-        due, due_of = self._due, self._due.get
         for effect in effects:
             if type(effect) is Arm:
-                timer = effect.timer
-                until, name = now_s + effect.delay_ms / 1000, timer.name
-                old = due_of(name)
-                if old is None or old[0] > until:
-                    self.arm(timer, until)
-                else:
-                    self._count += 1
-                    due[name] = until, self._count, timer
+                self.arm(effect.timer, now_s + effect.delay_ms / 1000)
             elif type(effect) is Cancel:
-                due.pop(effect.timer.name, None)
+                self.cancel(effect.timer)
 
     def cancel(self, timer: Timer) -> None:
         self._due.pop(timer.name, None)

@@ -14,6 +14,7 @@ import asyncio
 import select
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -60,31 +61,25 @@ class Lane:
         return self._lanes.leave(self)
 
 
+@dataclass(eq=False, slots=True)
 class _Batch:
     """Frames of one group that wait for one answer, in the order they came: their lanes, the rows of these as long as nobody
     has left, correlation ids and numbers, and which of all frames that were found is the first."""
 
-    __slots__ = ("_lanes", "again", "began_s", "departures", "first", "ids", "lanes", "rows")
-
-    def __init__(
-        self,
-        of: Lanes,
-        began_s: float,
-        departures: int,
-        lanes: list[Lane],
-        rows: kernels.Int64,
-        ids: kernels.Int32,
-        again: Again,
-        first: int,
-    ) -> None:
-        self._lanes, self.began_s, self.departures = of, began_s, departures
-        self.lanes, self.rows, self.ids, self.again, self.first = lanes, rows, ids, again, first
+    all_lanes: Lanes
+    began_s: float
+    departures: int
+    lanes: list[Lane]
+    rows: kernels.Int64
+    ids: kernels.Int32
+    again: Again
+    first: int
 
     def set_result(self, _: object, /) -> None:
-        self._lanes.answer(self)
+        self.all_lanes.answer(self)
 
     def set_exception(self, error: LakebedError, /) -> None:
-        self._lanes.refuse(self, error)
+        self.all_lanes.refuse(self, error)
 
 
 class _Unread:
