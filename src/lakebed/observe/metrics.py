@@ -15,7 +15,7 @@ from prometheus_client.metrics_core import Metric
 
 from lakebed.clock import Clock
 from lakebed.errors import Invalid
-from lakebed.observe.tallies import Counted, Counts, Spreads, Tallies
+from lakebed.observe.tallies import Counted, Counts, Spread, Spreads, Tallies
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "lakebed"
@@ -110,7 +110,7 @@ class Metrics:
 
 
 @contextmanager
-def timed(clock: Clock, histogram: Histogram) -> Iterator[None]:
+def timed(clock: Clock, histogram: Histogram | Spread) -> Iterator[None]:
     """Observe how long the block took, also when it failed."""
     start_s = clock.monotonic_s()
     try:

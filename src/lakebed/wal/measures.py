@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 from lakebed.clock import Clock
-from lakebed.observe import Metrics
+from lakebed.observe import Metrics, timed
 
 _SIZES = (1e3, 1e4, 1e5, 1e6, 4e6, 1.6e7, 6.4e7, 2.56e8)
 
@@ -12,8 +14,9 @@ class WalMetrics:
     """The instruments of one domain's flusher, reader and collector."""
 
     def __init__(self, metrics: Metrics, clock: Clock, domain: int) -> None:
-        label = str(domain)
+        label, self._clock = str(domain), clock
         self.put_s = metrics.spreads("wal_put_seconds", "Writing one object", "domain").labels(label)
+        self._get_s = metrics.spreads("wal_get_seconds", "Reading one page of an object", "domain").labels(label)
         self.flush_s = metrics.spreads(
             "wal_flush_seconds", "From the gathering of an object to its answers", "domain"
         ).labels(label)
@@ -32,6 +35,10 @@ class WalMetrics:
         self.gone_backlog = metrics.gauge(
             "wal_gone_backlog", "Objects waiting for their grace to end", ["domain"]
         ).labels(label)
+
+    def getting(self) -> AbstractContextManager[None]:
+        """Time a read of the object store."""
+        return timed(self._clock, self._get_s)
 
     @classmethod
     def unseen(cls, clock: Clock) -> WalMetrics:

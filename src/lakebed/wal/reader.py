@@ -144,7 +144,9 @@ class WalReader:
         first, last = page.batches[0], page.batches[-1]
         start, end = first.position, last.position + last.length_bytes
         async with self._turns:
-            data = bytearray(await self._store.get_range(entry.segment, start, end))
+            with self._metrics.getting():
+                found = await self._store.get_range(entry.segment, start, end)
+        data = bytearray(found)
         if len(data) != end - start:
             raise _corrupt(entry, f"ends {end - start - len(data)} bytes too early")
         for batch in page.batches:

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
+from lakebed.clock import SystemClock
 from lakebed.config import ByteCount, WalSettings
 from lakebed.errors import Corrupt
 from lakebed.objects import Body, ETag, Key, MemoryStore
+from lakebed.observe import Metrics
 from lakebed.records import crc_matches, read_header
 from lakebed.streams import Fetched
-from lakebed.wal import RangeCache, Run, TailCache
+from lakebed.wal import RangeCache, Run, TailCache, WalMetrics, WalReader
 from lakebed.wal.reader import PAGE_BYTES, EntryMap
 from tests.unit.streams.plane import Plane, batch, memory_plane, offsets, piece
 
@@ -57,6 +59,19 @@ async def test_batches_get_their_offsets_and_keep_their_crc() -> None:
             header = read_header(view)
             assert crc_matches(view, header)
             assert header.leader_epoch == 0
+
+
+async def test_each_read_of_the_store_is_timed() -> None:
+    async with memory_plane(settings=without_tail()) as plane:
+        (stream,) = (await plane.topic()).streams
+        await plane.send(stream, batch(b"v"))
+        index, metrics = plane.domain.log.current.stream(stream), Metrics()
+        assert index is not None
+        (entry,) = index.entries()
+        reader = WalReader(plane.store, RangeCache(1 << 20), WalMetrics(metrics, SystemClock(), 0))
+        for _ in range(3):
+            await reader.read(entry, 0, 1 << 20, entry.version)
+        assert b'lakebed_wal_get_seconds_count{domain="0"} 1.0' in metrics.text()
 
 
 async def test_consumer_at_the_end_never_reads_an_object() -> None:
