@@ -1,5 +1,13 @@
 """Fixtures that every test may ask for: real servers, installed and started when first needed."""
 
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from tests.services.oxia import oxia_program
+
 pytest_plugins = [
     "tests.services.azure",
     "tests.services.google",
@@ -7,3 +15,11 @@ pytest_plugins = [
     "tests.services.s3",
     "tests.spark",
 ]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What is built from source takes longer than a test may: it is made before the first. Who needs it hears why it is not."""
+    needed = any("oxia_binary" in getattr(item, "fixturenames", ()) for item in session.items)
+    if needed and not session.config.option.collectonly:
+        with contextlib.suppress(pytest.skip.Exception, pytest.fail.Exception):
+            oxia_program()
