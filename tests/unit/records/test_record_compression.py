@@ -68,6 +68,7 @@ def test_lz4_blocks_are_independent() -> None:
         (Codec.LZ4, lz4.frame.compress(b"ab") + lz4.frame.compress(b"cd")),
         (Codec.ZSTD, zstandard.compress(b"ab") + zstandard.compress(b"cd")),
     ],
+    ids=["gzip", "lz4", "zstd"],
 )
 def test_frames_in_a_row_are_one_text(codec: Codec, packed: bytes) -> None:
     assert decompress(codec, packed, 4) == b"abcd"
