@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null || echo .cache/uv/bin/uv)
 PART ?= kernel
+WORKERS ?= 2
 STAMP := $(VENV)/.installed
 
 .PHONY: setup check test demo bench soak lock format clean help
@@ -32,8 +33,8 @@ check: setup ## format, lint, types, architecture
 	$(BIN)/mypy
 	$(BIN)/pytest -q tests/test_architecture.py
 
-test: setup ## everything; installs the servers it needs
-	$(BIN)/pytest
+test: setup ## everything, WORKERS=2 files at a time; installs the servers it needs
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 demo: setup ## the main job, end to end, in a scratch folder
 	$(BIN)/lakebed demo
