@@ -88,9 +88,13 @@ class Stream:
         return self._blocks(0)
 
     def _place(self, offset: int) -> int:
-        """The place of the sealed block that holds `offset`, or of the first behind it; behind the last is the tail."""
-        at = bisect_right(self.starts, offset, 0, len(self.sealed)) - 1
-        return at + 1 if at < 0 or offset >= self.sealed[at].end else at
+        """The place of the sealed block that holds `offset`, or of the first behind it; behind the last is the tail.
+
+        Blocks meet, so where they start tells it all, and none of them is touched.
+        """
+        count = len(self.sealed)
+        at = bisect_right(self.starts, offset, 0, count) - 1
+        return count if at == count - 1 and offset >= self.tail.start else max(at, 0)
 
     def _blocks(self, at: int) -> Iterator[tuple[Block, int]]:
         sealed = self.sealed
