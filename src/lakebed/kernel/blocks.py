@@ -23,8 +23,6 @@ SETTLED = "parquet"
 FILE_TYPES = ("wal", SETTLED, "quarantine")
 _TYPE_CODES = {name: code for code, name in enumerate(FILE_TYPES)}
 _MARKS, _NUMBERS = 3, 4
-_TYPE_BITS = 2
-_TYPE_MASK = (1 << _TYPE_BITS) - 1
 _LIMIT_32 = 1 << 32
 _LIMIT_63 = 1 << 63
 
@@ -57,8 +55,8 @@ class AppendedColumns:
         "positions",
         "segments",
         "sizes",
-        "stamps",
         "types",
+        "versions",
     )
 
     def __init__(self, adds: Sequence[Add], ends: list[int], versions: Sequence[int]) -> None:
@@ -70,7 +68,7 @@ class AppendedColumns:
         self.cumulative = array("q", [add.cumulative_size for add in adds])
         self.minima = array("q", [add.timestamp_min for add in adds])
         self.maxima = array("q", [add.timestamp_max for add in adds])
-        self.stamps = array("q", map(_stamp, versions, self.types))
+        self.versions = array("q", versions)
         self.batches = [add.batches for add in adds]
         if not _packs("".join(self.batches)):
             raise OverflowError("batches do not fit")
@@ -89,7 +87,7 @@ class Block:
         self._marks = array("I")
         """Of each entry: position, size, where its batches end in `_batches`."""
         self._numbers = array("q")
-        """Of each entry: cumulative size, least and greatest timestamp, and its stamp, which is version and file type."""
+        """Of each entry: cumulative size, least and greatest timestamp, version."""
         self._batches = bytearray()
         self._newest = (0, -1)
         """Among how many entries the greatest timestamp was sought last, and what it was."""
@@ -114,7 +112,7 @@ class Block:
         self._batches += entry.batches.encode("ascii")
         self._types.append(code)
         self._marks.extend((entry.position, entry.size, len(self._batches)))
-        self._numbers.extend((entry.cumulative_size, entry.timestamp_min, entry.timestamp_max, _stamp(version, code)))
+        self._numbers.extend((entry.cumulative_size, entry.timestamp_min, entry.timestamp_max, version))
         self.segments.append(sys.intern(entry.segment))
         self.ends.append(entry.offset_end)
 
@@ -126,7 +124,7 @@ class Block:
         self._types += more.types[start:end]
         self._marks += _interleaved(more.positions[start:end], more.sizes[start:end], ends)
         self._numbers += _interleaved(
-            more.cumulative[start:end], more.minima[start:end], more.maxima[start:end], more.stamps[start:end]
+            more.cumulative[start:end], more.minima[start:end], more.maxima[start:end], more.versions[start:end]
         )
         self.segments += more.segments[start:end]
         self.ends += more.ends[start:end]
@@ -135,18 +133,18 @@ class Block:
         marks = self._marks
         batch_start = marks[_MARKS * at - 1] if at else 0
         position, size, batch_end = marks[_MARKS * at : _MARKS * (at + 1)]
-        cumulative_size, timestamp_min, timestamp_max, stamp = self._numbers[_NUMBERS * at : _NUMBERS * (at + 1)]
+        cumulative_size, timestamp_min, timestamp_max, version = self._numbers[_NUMBERS * at : _NUMBERS * (at + 1)]
         return IndexEntry(
             self.ends[at - 1] if at else self.start,
             self.ends[at],
             self.segments[at],
             position,
             size,
-            FILE_TYPES[stamp & _TYPE_MASK],
+            FILE_TYPES[self._types[at]],
             cumulative_size,
             timestamp_min,
             timestamp_max,
-            stamp >> _TYPE_BITS,
+            version,
             self._batches[batch_start:batch_end].decode("ascii"),
         )
 
@@ -196,7 +194,7 @@ class Block:
 
     def columns(self, count: int) -> list[list[int]]:
         """The integer columns for a checkpoint. Growing ones are a first value and differences; what is constant stands once."""
-        cumulative, minima, maxima, stamps = (self._column(place, count) for place in range(_NUMBERS))
+        cumulative, minima, maxima, versions = (self._column(place, count) for place in range(_NUMBERS))
         return [
             _differences(self.ends[:count]),
             _collapsed(self._marks[0 : _MARKS * count : _MARKS].tolist()),
@@ -205,7 +203,7 @@ class Block:
             _differences(cumulative),
             _differences(minima),
             _collapsed(list(map(sub, maxima, minima))),
-            _differences(array("q", [stamp >> _TYPE_BITS for stamp in stamps])),
+            _differences(versions),
         ]
 
     def batches(self, count: int) -> str:
@@ -225,10 +223,9 @@ class Block:
         block.ends = _summed(ends, count)
         block.segments = segments
         block._types = bytearray(_expanded(types, count))
-        stamps = array("q", map(_stamp, _summed(versions, count), block._types))
         least = _summed(minima, count)
         greatest = array("q", map(add, least, _expanded(spans, count)))
-        block._numbers = _interleaved(_summed(cumulative, count), least, greatest, stamps)
+        block._numbers = _interleaved(_summed(cumulative, count), least, greatest, _summed(versions, count))
         if max(types) >= len(FILE_TYPES):
             raise ValueError(f"file type {max(types)} is unknown")
         pieces = batches.split(",") if batches else [""] * count
@@ -240,10 +237,6 @@ class Block:
 
     def _column(self, place: int, count: int) -> array[int]:
         return self._numbers[place : _NUMBERS * count : _NUMBERS]
-
-
-def _stamp(version: int, code: int) -> int:
-    return version << _TYPE_BITS | code
 
 
 def _interleaved(*columns: array[int]) -> array[int]:
