@@ -33,8 +33,9 @@ check: setup ## format, lint, types, architecture
 	$(BIN)/mypy
 	$(BIN)/pytest -q tests/test_architecture.py
 
-test: setup ## everything, WORKERS=2 files at a time; installs the servers it needs
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+test: setup ## everything; installs the servers it needs. Clients have sessions that end, so they get the machine for themselves
+	$(BIN)/pytest tests/clients
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/clients
 
 demo: setup ## the main job, end to end, in a scratch folder
 	$(BIN)/lakebed demo

@@ -48,6 +48,9 @@ class Wire:
             remedy = "Install the extra: pip install 'lakebed[oxia]'"
             raise Invalid(f"the log store is Oxia, but {missing.name} is not installed", remedy) from missing
         self.grpc, self.aio = grpc, grpc.aio
+        # Without this, gRPC waits for its own thread whenever the last connection is thrown away, in whatever thread that
+        # happens, and sometimes for ever.
+        grpc.aio.init_grpc_aio()
         self.messages: Any = messages
         self._xxh3 = xxhash.xxh3_64_intdigest
 
