@@ -22,8 +22,11 @@ BLOCK_MAX = 512
 SETTLED = "parquet"
 FILE_TYPES = ("wal", SETTLED, "quarantine")
 _TYPE_CODES = {name: code for code, name in enumerate(FILE_TYPES)}
-_MARKS, _NUMBERS = 3, 4
+_ROW = 6
+_PLACE, _EXTENT = 4, 5
+_LOW_32 = (1 << 32) - 1
 _LIMIT_32 = 1 << 32
+_LITTLE = sys.byteorder == "little"
 _LIMIT_63 = 1 << 63
 
 
@@ -64,7 +67,7 @@ class AppendedColumns:
         self.segments = [sys.intern(add.segment) for add in adds]
         self.positions = array("I", [add.position for add in adds])
         self.sizes = array("I", [add.size for add in adds])
-        self.types = bytes([_TYPE_CODES[add.file_type] for add in adds])
+        self.types = array("I", [_TYPE_CODES[add.file_type] for add in adds])
         self.cumulative = array("q", [add.cumulative_size for add in adds])
         self.minima = array("q", [add.timestamp_min for add in adds])
         self.maxima = array("q", [add.timestamp_max for add in adds])
@@ -77,17 +80,15 @@ class AppendedColumns:
 class Block:
     """Columns of up to `BLOCK_MAX` entries."""
 
-    __slots__ = ("_batches", "_marks", "_newest", "_numbers", "_types", "ends", "segments", "start")
+    __slots__ = ("_batches", "_newest", "_rows", "ends", "segments", "start")
 
     def __init__(self, start: int) -> None:
         self.start = start
         self.ends = array("q")
         self.segments: list[str] = []
-        self._types = bytearray()
-        self._marks = array("I")
-        """Of each entry: position, size, where its batches end in `_batches`."""
-        self._numbers = array("q")
-        """Of each entry: cumulative size, least and greatest timestamp, version."""
+        self._rows = array("q")
+        """Of each entry: cumulative size, least and greatest timestamp, version; and, with 32 bits for each of two, where its
+        batches end in `_batches` over its position, and its type over its size."""
         self._batches = bytearray()
         self._newest = (0, -1)
         """Among how many entries the greatest timestamp was sought last, and what it was."""
@@ -110,9 +111,8 @@ class Block:
         if not _packs(entry.batches):
             raise Invalid(f"{entry.segment}: batches must be ASCII without commas", "Encode them, as base64 does")
         self._batches += entry.batches.encode("ascii")
-        self._types.append(code)
-        self._marks.extend((entry.position, entry.size, len(self._batches)))
-        self._numbers.extend((entry.cumulative_size, entry.timestamp_min, entry.timestamp_max, version))
+        place, extent = len(self._batches) << 32 | entry.position, code << 32 | entry.size
+        self._rows.extend((entry.cumulative_size, entry.timestamp_min, entry.timestamp_max, version, place, extent))
         self.segments.append(sys.intern(entry.segment))
         self.ends.append(entry.offset_end)
 
@@ -121,52 +121,53 @@ class Block:
         pieces = more.batches[start:end]
         ends = array("I", accumulate(map(len, pieces), initial=len(self._batches)))[1:]
         self._batches += "".join(pieces).encode("ascii")
-        self._types += more.types[start:end]
-        self._marks += _interleaved(more.positions[start:end], more.sizes[start:end], ends)
-        self._numbers += _interleaved(
-            more.cumulative[start:end], more.minima[start:end], more.maxima[start:end], more.versions[start:end]
+        self._rows += _interleaved(
+            more.cumulative[start:end],
+            more.minima[start:end],
+            more.maxima[start:end],
+            more.versions[start:end],
+            _paired(ends, more.positions[start:end]),
+            _paired(more.types[start:end], more.sizes[start:end]),
         )
         self.segments += more.segments[start:end]
         self.ends += more.ends[start:end]
 
     def entry(self, at: int) -> IndexEntry:
-        marks = self._marks
-        batch_start = marks[_MARKS * at - 1] if at else 0
-        position, size, batch_end = marks[_MARKS * at : _MARKS * (at + 1)]
-        cumulative_size, timestamp_min, timestamp_max, version = self._numbers[_NUMBERS * at : _NUMBERS * (at + 1)]
+        rows, first = self._rows, _ROW * at
+        cumulative_size, timestamp_min, timestamp_max, version, place, extent = rows[first : first + _ROW]
+        batch_start = rows[first - _ROW + _PLACE] >> 32 if at else 0
         return IndexEntry(
             self.ends[at - 1] if at else self.start,
             self.ends[at],
             self.segments[at],
-            position,
-            size,
-            FILE_TYPES[self._types[at]],
+            place & _LOW_32,
+            extent & _LOW_32,
+            FILE_TYPES[extent >> 32],
             cumulative_size,
             timestamp_min,
             timestamp_max,
             version,
-            self._batches[batch_start:batch_end].decode("ascii"),
+            self._batches[batch_start : place >> 32].decode("ascii"),
         )
 
     def cumulative_size(self, at: int) -> int:
         """Of the entry at `at`, without making the rest of it."""
-        return self._numbers[_NUMBERS * at]
+        return self._rows[_ROW * at]
 
     def file_types(self, start: int, end: int) -> set[str]:
         """Of the entries [start, end)."""
-        return {FILE_TYPES[code] for code in set(self._types[start:end])}
+        return {FILE_TYPES[code] for code in set(self._codes(start, end))}
 
     def segments_of(self, file_type: str, start: int, end: int) -> list[str]:
         """The segments of those of the entries [start, end) that are of one type, one for each entry."""
-        code, types = _TYPE_CODES[file_type], self._types
-        if types.find(code, start, end) < 0:
+        code, codes = _TYPE_CODES[file_type], self._codes(start, end)
+        if code not in codes:
             return []
-        return [name for name, each in zip(self.segments[start:end], types[start:end], strict=True) if each == code]
+        return [name for name, each in zip(self.segments[start:end], codes, strict=True) if each == code]
 
     def batch_bytes(self, start: int, end: int) -> int:
         """How long the packed batches of the entries [start, end) are together."""
-        marks = self._marks
-        return (marks[_MARKS * end - 1] if end else 0) - (marks[_MARKS * start - 1] if start else 0)
+        return self._batch_end(end) - self._batch_end(start)
 
     def entries(self, count: int) -> Iterator[IndexEntry]:
         return map(self.entry, range(count))
@@ -186,20 +187,20 @@ class Block:
         twin = Block(self.start)
         twin.ends = self.ends[:count]
         twin.segments = self.segments[:count]
-        twin._types = self._types[:count]
-        twin._marks = self._marks[: _MARKS * count]
-        twin._numbers = self._numbers[: _NUMBERS * count]
-        twin._batches = self._batches[: self._marks[_MARKS * count - 1] if count else 0]
+        twin._rows = self._rows[: _ROW * count]
+        twin._batches = self._batches[: self._batch_end(count)]
         return twin
 
     def columns(self, count: int) -> list[list[int]]:
         """The integer columns for a checkpoint. Growing ones are a first value and differences; what is constant stands once."""
-        cumulative, minima, maxima, versions = (self._column(place, count) for place in range(_NUMBERS))
+        cumulative, minima, maxima, versions = (self._column(place, count) for place in range(_PLACE))
+        positions, _ = _halves(self._column(_PLACE, count))
+        sizes, types = _halves(self._column(_EXTENT, count))
         return [
             _differences(self.ends[:count]),
-            _collapsed(self._marks[0 : _MARKS * count : _MARKS].tolist()),
-            _collapsed(self._marks[1 : _MARKS * count : _MARKS].tolist()),
-            _collapsed(list(self._types[:count])),
+            _collapsed(positions.tolist()),
+            _collapsed(sizes.tolist()),
+            _collapsed(types.tolist()),
             _differences(cumulative),
             _differences(minima),
             _collapsed(list(map(sub, maxima, minima))),
@@ -222,21 +223,32 @@ class Block:
         ends, positions, sizes, types, cumulative, minima, spans, versions = columns
         block.ends = _summed(ends, count)
         block.segments = segments
-        block._types = bytearray(_expanded(types, count))
         least = _summed(minima, count)
         greatest = array("q", map(add, least, _expanded(spans, count)))
-        block._numbers = _interleaved(_summed(cumulative, count), least, greatest, _summed(versions, count))
         if max(types) >= len(FILE_TYPES):
             raise ValueError(f"file type {max(types)} is unknown")
         pieces = batches.split(",") if batches else [""] * count
         block._batches = bytearray("".join(pieces).encode("ascii"))
-        batch_ends = array("I", accumulate(map(len, pieces)))
-        marked = array("I", _expanded(positions, count)), array("I", _expanded(sizes, count))
-        block._marks = _interleaved(*marked, batch_ends)
+        block._rows = _interleaved(
+            _summed(cumulative, count),
+            least,
+            greatest,
+            _summed(versions, count),
+            _paired(array("I", accumulate(map(len, pieces))), array("I", _expanded(positions, count))),
+            _paired(array("I", _expanded(types, count)), array("I", _expanded(sizes, count))),
+        )
         return block
 
     def _column(self, place: int, count: int) -> array[int]:
-        return self._numbers[place : _NUMBERS * count : _NUMBERS]
+        return self._rows[place : _ROW * count : _ROW]
+
+    def _codes(self, start: int, end: int) -> array[int]:
+        """The types of the entries [start, end)."""
+        return _halves(self._rows[_ROW * start + _EXTENT : _ROW * end : _ROW])[1]
+
+    def _batch_end(self, count: int) -> int:
+        """How long the packed batches of the first `count` entries are."""
+        return self._rows[_ROW * (count - 1) + _PLACE] >> 32 if count else 0
 
 
 def _interleaved(*columns: array[int]) -> array[int]:
@@ -245,6 +257,19 @@ def _interleaved(*columns: array[int]) -> array[int]:
     for place, column in enumerate(columns):
         rows[place :: len(columns)] = column
     return rows
+
+
+def _paired(high: array[int], low: array[int]) -> array[int]:
+    """64 bits of each two times 32."""
+    pairs = array("q")
+    pairs.frombytes(_interleaved(*((low, high) if _LITTLE else (high, low))).tobytes())
+    return pairs
+
+
+def _halves(pairs: array[int]) -> tuple[array[int], array[int]]:
+    """What `_paired` put together: the low ones, the high ones."""
+    halves = array("I", pairs.tobytes())
+    return (halves[::2], halves[1::2]) if _LITTLE else (halves[1::2], halves[::2])
 
 
 def _collapsed(column: list[int]) -> list[int]:
