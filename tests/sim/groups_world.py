@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from heapq import heappop, heappush
 from typing import Any
@@ -25,6 +25,7 @@ from lakebed.groups import (
     Effect,
     Fence,
     GroupSettings,
+    Renew,
     Step,
     Timers,
     Topics,
@@ -92,12 +93,14 @@ class Holder:
         for timer in self.timers.take_due(self.world.now_ms):
             self.perform(self.coordinator.fired(timer))
 
-    def run(self, effects: list[Effect]) -> None:
+    def run(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Answer):
                 self.answer(effect.ticket, effect.response)
             elif isinstance(effect, Arm):
                 self.timers.arm(effect.timer, self.world.now_ms + effect.delay_ms)
+            elif isinstance(effect, Renew):
+                self.run(effect.arms)
             else:
                 self.timers.cancel(effect.timer)
 

@@ -1,6 +1,6 @@
 """Consumer groups and committed offsets: pure state machines whose steps a shell commits and whose effects it runs.
 
-A request or a timer gives a `Step`: changes of keys, and effects (`Answer`, `Arm`, `Cancel`) that follow once those are
+A request or a timer gives a `Step`: changes of keys, and effects (`Answer`, `Arm`, `Cancel`, `Renew`) that follow once those are
 committed.
 """
 
@@ -10,7 +10,7 @@ from lakebed.groups.classic_group import ClassicGroup
 from lakebed.groups.consumer_group import ConsumerGroup, ConsumerMember
 from lakebed.groups.coordinator import Coordinator
 from lakebed.groups.describe import STATES, is_wanted
-from lakebed.groups.effects import Answer, Arm, Cancel, Effect, Fence, Step, Timer, TimerKind, decide_together
+from lakebed.groups.effects import Answer, Arm, Cancel, Effect, Fence, Renew, Step, Timer, TimerKind, decide_together
 from lakebed.groups.keys import group_ids, offset_entries, offset_key, slot_domain, slot_of, slot_resource
 from lakebed.groups.loading import load_group
 from lakebed.groups.offset_repeats import Again, OffsetRepeat
@@ -54,6 +54,7 @@ __all__ = [
     "OffsetToCommit",
     "Phase",
     "Regex",
+    "Renew",
     "Step",
     "Timer",
     "TimerKind",

@@ -70,7 +70,13 @@ class Cancel(msgspec.Struct, frozen=True, gc=False):
     timer: Timer
 
 
-Effect: TypeAlias = Answer | Arm | Cancel
+class Renew(msgspec.Struct, frozen=True):
+    """The sessions of many members go on, each as its `Arm` says. What is renewed has been armed before."""
+
+    arms: Sequence[Arm]
+
+
+Effect: TypeAlias = Answer | Arm | Cancel | Renew
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import msgspec
 
 from lakebed.groups.classic_group import ClassicGroup, Member
 from lakebed.groups.consumer_group import ConsumerGroup
-from lakebed.groups.effects import Arm, Timer, TimerKind, Turn
+from lakebed.groups.effects import Arm, Renew, Timer, TimerKind, Turn
 from lakebed.groups.keys import offset_keys
 from lakebed.groups.known import Known
 from lakebed.groups.offsets import EPOCH_AWARE_COMMIT_VERSION, Group, OffsetCommit
@@ -106,7 +106,7 @@ def commit_again(again: Again, turn: Turn, knows: Callable[[], Known | None], ti
     notes = [note for each in news.repeats for note in each.metadata]
     records = map(OffsetRecord, news.offsets, repeated(now_ms), news.epochs, notes)
     changes.update(zip(keys, map(encode, records), strict=True))
-    turn.effects += [each.renewal for each in repeats if each.renewal is not None]
+    turn.effects.append(Renew([each.renewal for each in repeats if each.renewal is not None]))
     turn.answer(ticket, None)
 
 

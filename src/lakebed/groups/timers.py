@@ -1,16 +1,19 @@
 """The deadlines of one slot: armed, moved and cancelled by effects, asked by the shell what is due.
 
-Invariant: moving a deadline costs no search; an entry of the heap that no longer matches the table is passed over.
+Invariant: moving a deadline costs no search; an entry of the heap that no longer matches the table is passed over. Sessions
+that go on are put down when somebody asks, and only the last time of each: they move nothing nearer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
+from operator import itemgetter
 
-from lakebed.groups.effects import Arm, Cancel, Effect, Timer
+from lakebed.groups.effects import Arm, Cancel, Effect, Renew, Timer
 
 _SLACK = 1_024
+_UNASKED_MAX = 32
 
 
 class Timers:
@@ -20,12 +23,17 @@ class Timers:
         self._due: dict[tuple[str, str, str], tuple[float, int, Timer]] = {}
         self._heap: list[tuple[float, int, Timer]] = []
         self._count = 0
+        self._renewed: list[tuple[float, Sequence[Arm]]] = []
 
     def __len__(self) -> int:
         return len(self._due)
 
     def arm(self, timer: Timer, due: float) -> None:
         """Move the deadline of `timer` to `due`."""
+        self._put_down()
+        self._arm(timer, due)
+
+    def _arm(self, timer: Timer, due: float) -> None:
         self._count += 1
         entry, name = (due, self._count, timer), timer.name
         old = self._due.get(name)
@@ -38,16 +46,22 @@ class Timers:
     def follow(self, effects: Iterable[Effect], now_s: float) -> None:
         """Arm and cancel as they say; other effects are not about time. Here times are seconds."""
         for effect in effects:
-            if type(effect) is Arm:
+            if type(effect) is Renew:
+                self._renewed.append((now_s, effect.arms))
+                if len(self._renewed) > _UNASKED_MAX:
+                    self._put_down()
+            elif type(effect) is Arm:
                 self.arm(effect.timer, now_s + effect.delay_ms / 1000)
             elif type(effect) is Cancel:
                 self.cancel(effect.timer)
 
     def cancel(self, timer: Timer) -> None:
+        self._put_down()
         self._due.pop(timer.name, None)
 
     def drop_group(self, group_id: str) -> None:
         """Forget every deadline of a group."""
+        self._put_down()
         for name in [name for name in self._due if name[0] == group_id]:
             del self._due[name]
 
@@ -57,6 +71,7 @@ class Timers:
 
     def next_due(self) -> float | None:
         """No timer fires before; None when none is armed. It may be early, never late."""
+        self._put_down()
         while self._heap and not self._advance():
             pass
         return self._heap[0][0] if self._heap else None
@@ -73,6 +88,14 @@ class Timers:
             _, _, timer = heappop(self._heap)
             fired.append(self._due.pop(timer.name)[2])
         return fired
+
+    def _put_down(self) -> None:
+        """Move the deadlines of what has been renewed."""
+        if self._renewed:
+            last = {id(arm): (now_s, arm) for now_s, arms in self._renewed for arm in arms}
+            self._renewed = []
+            for now_s, arm in sorted(last.values(), key=itemgetter(0)):
+                self._arm(arm.timer, now_s + arm.delay_ms / 1000)
 
     def _advance(self) -> bool:
         """Whether the first entry of the heap counts; if not, it is put right."""

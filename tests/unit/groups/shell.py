@@ -21,6 +21,7 @@ from lakebed.groups import (
     OffsetCommit,
     OffsetFetch,
     OffsetToCommit,
+    Renew,
     Step,
     Timers,
     Topic,
@@ -164,6 +165,8 @@ class Shell:
                 self.answers[effect.ticket] = effect.response
             elif isinstance(effect, Arm):
                 self.timers.arm(effect.timer, self.now_ms + effect.delay_ms)
+            elif isinstance(effect, Renew):
+                self.run(effect.arms)
             elif isinstance(effect, Cancel):
                 self.timers.cancel(effect.timer)
 

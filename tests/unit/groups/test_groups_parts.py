@@ -19,6 +19,7 @@ from lakebed.groups import (
     OffsetCommit,
     OffsetFetch,
     OffsetToCommit,
+    Renew,
     Timer,
     TimerKind,
     Timers,
@@ -82,6 +83,41 @@ def test_timers_follow_effects_as_if_they_were_told_one_by_one(steps: list[tuple
     assert len(told) == len(following)
     for now in range(5, 26):
         assert told.take_due(now) == following.take_due(now)
+
+
+@given(
+    rounds=st.lists(st.tuples(st.integers(0, 3), st.lists(st.sampled_from("abcxyz"), max_size=4)), max_size=80),
+    cancelled=st.none() | st.sampled_from("xyz"),
+)
+def test_renewed_sessions_end_as_if_each_had_been_armed(
+    rounds: list[tuple[int, list[str]]], cancelled: str | None
+) -> None:
+    told, following, now = Timers(), Timers(), 0
+    arms = {name: Arm(timer(name.translate({97: "x", 98: "y", 99: "z"})), 7000) for name in "abcxyz"}
+    following.follow(arms.values(), 0)
+    told.follow(arms.values(), 0)
+    for step, names in rounds:
+        now += step
+        following.follow([Renew([arms[name] for name in names])], now)
+        told.follow([arms[name] for name in names], now)
+    if cancelled:
+        following.cancel(timer(cancelled))
+        told.cancel(timer(cancelled))
+    assert len(told) == len(following)
+    for later in range(now, now + 8):
+        assert set(map(member, told.take_due(later))) == set(map(member, following.take_due(later)))
+
+
+def member(fired: Timer) -> str:
+    return fired.member_id
+
+
+def test_what_is_renewed_and_never_asked_for_does_not_grow() -> None:
+    timers, arm = Timers(), Arm(timer("a"), 1000)
+    for now in range(1000):
+        timers.follow([Renew([arm])], now)
+    assert len(timers._renewed) <= 32
+    assert timers.next_due() == 1000
 
 
 events = st.lists(st.tuples(st.sampled_from("ac"), st.sampled_from("xyz"), st.integers(0, 20)), max_size=60)
