@@ -29,7 +29,8 @@ from bench.scratch import scratch
 
 PARTITIONS, MANY_PARTITIONS = 10, 1000
 _RUN_BYTES_MAX, _BURST_BYTES, _TAIL_BYTES = 5e9, 1e9, 40e6
-_TAILS = 3
+_TAILS = 2
+_WITH_BAR = 2
 _ROOM_BYTES = 45e9
 """What the runs of both brokers may take at a time."""
 _LAKEBED = {"LAKEBED__WAL__GC_GRACE": "1m"}
@@ -41,18 +42,19 @@ on a server that has run for a while. When both deleted at once Kafka was faster
 @dataclass(frozen=True)
 class Scale:
     """How long everything takes. A run goes on for long enough that what came first is on its way to the disk while more comes:
-    of 1 GB that a broker does not sync, all is still in memory at the end.
+    of 1 GB that a broker does not sync, all is still in memory at the end. Figures without a bar are taken in few turns.
     """
 
     turns: int
+    few_turns: int
     produce_s: float
     fetch_s: float
     latency_s: float
     index_entries: int
 
 
-FULL = Scale(turns=3, produce_s=12, fetch_s=2, latency_s=5, index_entries=1_000_000)
-QUICK = Scale(turns=1, produce_s=2, fetch_s=1, latency_s=3, index_entries=100_000)
+FULL = Scale(turns=5, few_turns=3, produce_s=12, fetch_s=2, latency_s=5, index_entries=1_000_000)
+QUICK = Scale(turns=1, few_turns=1, produce_s=2, fetch_s=1, latency_s=3, index_entries=100_000)
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ def _throughput(scale: Scale, ours: Peer, theirs: Peer) -> tuple[list[Figure], f
         for peer in _in_turn(turn, ours, theirs):
             runs = _one_turn(scale, peer, turn)
             if turn >= 0:  # before, virtual machines compile and caches fill
-                for course, cost in zip(courses, runs, strict=True):
+                for course, cost in zip(courses, runs, strict=False):
                     course.add(peer, cost)
     tail = _tails(scale, ours, theirs)
     return [
@@ -148,15 +150,16 @@ def _throughput(scale: Scale, ours: Peer, theirs: Peer) -> tuple[list[Figure], f
 
 
 def _one_turn(scale: Scale, peer: Peer, turn: int) -> list[Cost]:
-    """The runs in the order of the courses."""
+    """The runs in the order of the courses: all in the first turns, then those that have a bar."""
     costs = []
-    for name, size, partitions, bytes_max in (
+    kinds = (
         ("large", 1000, load.ANY, _RUN_BYTES_MAX),
         ("small", 100, load.ANY, _RUN_BYTES_MAX),
         ("large-in-turn", 1000, PARTITIONS, _RUN_BYTES_MAX),
         ("small-in-turn", 100, PARTITIONS, _RUN_BYTES_MAX),
         ("burst", 1000, load.ANY, _BURST_BYTES),
-    ):
+    )
+    for name, size, partitions, bytes_max in kinds if turn < scale.few_turns else kinds[:_WITH_BAR]:
         with _topic(peer, f"{name}-{turn}") as topic:
             costs.append(_produce(peer, topic, size, scale.produce_s, partitions, bytes_max=bytes_max))
     return costs
@@ -183,7 +186,7 @@ def _partitions(scale: Scale, ours: Peer, theirs: Peer) -> list[Figure]:
     ratios: dict[str, list[float]] = {ours.name: [], theirs.name: []}
     speeds: dict[str, list[float]] = {ours.name: [], theirs.name: []}
     _warm(scale, ours, theirs)
-    for turn in range(scale.turns):
+    for turn in range(scale.few_turns):
         for peer in _in_turn(turn, ours, theirs):
             with _topic(peer, f"few-{turn}") as topic:
                 few = _produce(peer, topic, 1000, scale.produce_s, queue=load.DEEPER)
