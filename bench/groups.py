@@ -47,7 +47,7 @@ class Scale:
     idle_s: float
 
 
-FULL = Scale(turns=4, warm_s=6, commit_s=2, idle_groups=10_000, idle_s=60)
+FULL = Scale(turns=8, warm_s=6, commit_s=2, idle_groups=10_000, idle_s=60)
 QUICK = Scale(turns=2, warm_s=3, commit_s=1.5, idle_groups=1_000, idle_s=10)
 
 KAFKA = {
