@@ -31,6 +31,7 @@ PARTITIONS, MANY_PARTITIONS = 10, 1000
 _RUN_BYTES_MAX, _BURST_BYTES, _TAIL_BYTES = 5e9, 1e9, 40e6
 _TAILS = 2
 _WITH_BAR = 2
+"""Of the kinds of producing, the first ones."""
 _ROOM_BYTES = 45e9
 """What the runs of both brokers may take at a time."""
 _LAKEBED = {"LAKEBED__WAL__GC_GRACE": "1m"}

@@ -106,7 +106,8 @@ def commit_again(again: Again, turn: Turn, knows: Callable[[], Known | None], ti
     notes = [note for each in news.repeats for note in each.metadata]
     records = map(OffsetRecord, news.offsets, repeated(now_ms), news.epochs, notes)
     changes.update(zip(keys, map(encode, records), strict=True))
-    turn.effects.append(Renew([each.renewal for each in repeats if each.renewal is not None]))
+    if renewals := [each.renewal for each in repeats if each.renewal is not None]:
+        turn.effects.append(Renew(renewals))
     turn.answer(ticket, None)
 
 

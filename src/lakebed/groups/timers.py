@@ -14,6 +14,7 @@ from lakebed.groups.effects import Arm, Cancel, Effect, Renew, Timer
 
 _SLACK = 1_024
 _UNASKED_MAX = 32
+"""So many times may sessions be renewed before they are put down though nobody has asked."""
 
 
 class Timers:
@@ -31,17 +32,7 @@ class Timers:
     def arm(self, timer: Timer, due: float) -> None:
         """Move the deadline of `timer` to `due`."""
         self._put_down()
-        self._arm(timer, due)
-
-    def _arm(self, timer: Timer, due: float) -> None:
-        self._count += 1
-        entry, name = (due, self._count, timer), timer.name
-        old = self._due.get(name)
-        self._due[name] = entry
-        # A deadline that only moves further away is found again when its old entry comes up.
-        if old is None or old[0] > due:
-            heappush(self._heap, entry)
-            self._shrink()
+        self._move(timer, due)
 
     def follow(self, effects: Iterable[Effect], now_s: float) -> None:
         """Arm and cancel as they say; other effects are not about time. Here times are seconds."""
@@ -95,7 +86,17 @@ class Timers:
             last = {id(arm): (now_s, arm) for now_s, arms in self._renewed for arm in arms}
             self._renewed = []
             for now_s, arm in sorted(last.values(), key=itemgetter(0)):
-                self._arm(arm.timer, now_s + arm.delay_ms / 1000)
+                self._move(arm.timer, now_s + arm.delay_ms / 1000)
+
+    def _move(self, timer: Timer, due: float) -> None:
+        self._count += 1
+        entry, name = (due, self._count, timer), timer.name
+        old = self._due.get(name)
+        self._due[name] = entry
+        # A deadline that only moves further away is found again when its old entry comes up.
+        if old is None or old[0] > due:
+            heappush(self._heap, entry)
+            self._shrink()
 
     def _advance(self) -> bool:
         """Whether the first entry of the heap counts; if not, it is put right."""

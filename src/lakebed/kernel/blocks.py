@@ -24,10 +24,9 @@ FILE_TYPES = ("wal", SETTLED, "quarantine")
 _TYPE_CODES = {name: code for code, name in enumerate(FILE_TYPES)}
 _ROW = 6
 _PLACE, _EXTENT = 4, 5
-_LOW_32 = (1 << 32) - 1
-_LIMIT_32 = 1 << 32
+_LIMIT_31, _LIMIT_32, _LIMIT_63 = 1 << 31, 1 << 32, 1 << 63
+_LOW_32 = _LIMIT_32 - 1
 _LITTLE = sys.byteorder == "little"
-_LIMIT_63 = 1 << 63
 
 
 class IndexEntry(NamedTuple):
@@ -119,7 +118,7 @@ class Block:
     def extend(self, more: AppendedColumns, start: int, end: int) -> None:
         """Add the entries [start, end) of `more`, the first of which starts where the last one here ended."""
         pieces = more.batches[start:end]
-        ends = array("I", accumulate(map(len, pieces), initial=len(self._batches)))[1:]
+        ends = _batch_ends(pieces, len(self._batches))
         self._batches += "".join(pieces).encode("ascii")
         self._rows += _interleaved(
             more.cumulative[start:end],
@@ -234,7 +233,7 @@ class Block:
             least,
             greatest,
             _summed(versions, count),
-            _paired(array("I", accumulate(map(len, pieces))), array("I", _expanded(positions, count))),
+            _paired(_batch_ends(pieces, 0), array("I", _expanded(positions, count))),
             _paired(array("I", _expanded(types, count)), array("I", _expanded(sizes, count))),
         )
         return block
@@ -257,6 +256,14 @@ def _interleaved(*columns: array[int]) -> array[int]:
     for place, column in enumerate(columns):
         rows[place :: len(columns)] = column
     return rows
+
+
+def _batch_ends(pieces: Sequence[str], start: int) -> array[int]:
+    """Where each of the pieces ends when they are put behind `start`; `OverflowError` when a row has no room for that."""
+    ends = array("I", accumulate(map(len, pieces), initial=start))[1:]
+    if ends and ends[-1] >= _LIMIT_31:
+        raise OverflowError("batches do not fit")
+    return ends
 
 
 def _paired(high: array[int], low: array[int]) -> array[int]:
