@@ -28,7 +28,7 @@ from lakebed.kernel import (
 )
 from lakebed.kernel.checkpoint import encode_checkpoint
 from lakebed.kernel.state import Draft
-from lakebed.objects import LocalStore, MemoryStore, ObjectStore
+from lakebed.objects import Disk, Files, LocalStore, MemoryStore, ObjectStore
 
 REGISTRY = Registry(KERNEL_PARTS)
 PREFIX = log_prefix(domain_log(0))
@@ -48,8 +48,16 @@ async def open_log(
     )
 
 
-def file_store(root: Path) -> FileLogStore:
-    return FileLogStore(root, PREFIX, LocalStore(root))
+class JournalingDisk(Disk):
+    """Lets logs have journals in memory too, where they are of no use: nothing is lost there but with everything."""
+
+    def life(self, fd: int) -> str:
+        return super().life(fd) or "in memory"
+
+
+def file_store(root: Path, **settings: Any) -> FileLogStore:
+    files = Files(root, JournalingDisk())
+    return FileLogStore(root, PREFIX, LocalStore(root, files=files), files, settings=KernelSettings(**settings))
 
 
 def object_store(objects: ObjectStore | None = None, clock: Clock | None = None) -> ObjectLogStore:

@@ -20,9 +20,11 @@ from typing import Any
 import msgspec
 
 from lakebed.clock import FakeClock
+from lakebed.config import ByteCount, KernelSettings
 from lakebed.kernel import Add, CommitLog, Committed, Decision, FileLogStore, Put, View
+from lakebed.kernel.journal import PAGE_BYTES
 from lakebed.objects import Disk, Files, LocalStore
-from tests.logs import PREFIX, open_log
+from tests.logs import PREFIX, JournalingDisk, open_log
 
 Acknowledge = Callable[[str, int], None]
 
@@ -32,6 +34,8 @@ STEPS = (
     "sync_folder",
     "open_anonymous",
     "open_new",
+    "open_to_overwrite",
+    "overwrite",
     "set_modified",
     "sync",
     "link_open",
@@ -49,9 +53,10 @@ class Order(msgspec.Struct):
     seed: int
     dies_at: int = -1
     label: str = ""
+    journal_pages: int = 0
 
 
-class DeadlyDisk(Disk):
+class DeadlyDisk(JournalingDisk):
     """The real calls, with a step before and after each, and one in the middle of every write."""
 
     def __init__(self, dies_at: int, label: str) -> None:
@@ -103,7 +108,8 @@ async def live(order: Order) -> None:
 async def work(order: Order, files: Files, acknowledge: Acknowledge) -> None:
     """Commits alone and in groups, checkpoints, a clean-up; every acknowledgement is told at once."""
     root, chance, clock = Path(order.root), Random(order.seed), FakeClock(order.now_ms)
-    store = FileLogStore(root, PREFIX, LocalStore(root, files=files), files)
+    settings = KernelSettings(journal_bytes=ByteCount(order.journal_pages * PAGE_BYTES), journal_after=0)
+    store = FileLogStore(root, PREFIX, LocalStore(root, files=files), files, settings=settings)
     log = await open_log(store, clock=clock, retention_s=RETENTION_S, checkpoint_every=4)
     try:
         for number in range(10):

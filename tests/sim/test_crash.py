@@ -26,6 +26,8 @@ BORN_MS = 1_700_000_000_000
 SEED, KILLS = 4, 200
 SEEDS = range(SEED, SEED + (25 if os.environ.get("LAKEBED_SOAK") == "1" else 1))
 """Many logs rather than a long one: each death costs as much as the log has become large."""
+JOURNALS = pytest.mark.parametrize("pages", [0, 201], ids=["no journal", "journal"])
+"""With a journal of that size, half of which is soon full and waits for the first bundle."""
 
 
 @dataclass
@@ -91,28 +93,33 @@ async def nursery() -> AsyncIterator[Nursery]:
 
 
 @pytest.mark.slow
-async def test_any_labelled_step_of_a_life_may_be_its_last(nursery: Nursery, quick: Path) -> None:
+@JOURNALS
+async def test_any_labelled_step_of_a_life_may_be_its_last(nursery: Nursery, quick: Path, pages: int) -> None:
     """From an empty folder to a clean-up, killed at the first, the last and some other occurrence of each step."""
-    whole = await nursery.live(Order(str(quick / "whole"), "whole", BORN_MS, SEED))
+    whole = await nursery.live(Order(str(quick / "whole"), "whole", BORN_MS, SEED, journal_pages=pages))
     assert (whole.errors, whole.status) == ([], 0)
-    assert {f"{when} {step}" for step in (*STEPS, "write") for when in ("before", "after")} <= whole.steps.keys()
+    steps = {*STEPS, "write"} - (set() if pages else {"open_to_overwrite", "overwrite"})
+    assert {f"{when} {step}" for step in steps for when in ("before", "after")} <= whole.steps.keys()
     for label, times in whole.steps.items():
         for nth in {0, times // 2, times - 1}:
             root = quick / f"{label}-{nth}"
-            life = await nursery.live(Order(str(root), "mortal", BORN_MS, SEED, nth, label))
+            life = await nursery.live(Order(str(root), "mortal", BORN_MS, SEED, nth, label, pages))
             assert life.errors == []
             assert (life.died_at, life.status) == (
                 label,
                 -signal.SIGKILL,
             ) or nth == times - 1  # threads share the last ones
-            heir = await nursery.live(Order(str(root), "heir", BORN_MS + 500_000, SEED + 1))
+            heir = await nursery.live(Order(str(root), "heir", BORN_MS + 500_000, SEED + 1, journal_pages=pages))
             assert (heir.errors, heir.status) == ([], 0), (label, nth, heir.errors)
             await check(root, life.acknowledged | heir.acknowledged, thorough=True)
 
 
 @pytest.mark.slow
+@JOURNALS
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_random_kills_lose_nothing_that_was_acknowledged(nursery: Nursery, quick: Path, seed: int) -> None:
+async def test_random_kills_lose_nothing_that_was_acknowledged(
+    nursery: Nursery, quick: Path, seed: int, pages: int
+) -> None:
     """One log that goes through all of them."""
     chance = Random(seed)
     acknowledged: dict[str, int] = {}
@@ -120,7 +127,7 @@ async def test_random_kills_lose_nothing_that_was_acknowledged(nursery: Nursery,
     while kills < KILLS:
         lives += 1
         dies_at = int(chance.expovariate(1 / 60)) if lives % 2 else chance.randrange(400)
-        order = Order(str(quick), f"k{lives}", BORN_MS + lives * 200_000, lives * seed, dies_at)
+        order = Order(str(quick), f"k{lives}", BORN_MS + lives * 200_000, lives * seed, dies_at, journal_pages=pages)
         life = await nursery.live(order)
         assert life.errors == [], (order, life)
         assert life.status in (0, -signal.SIGKILL)

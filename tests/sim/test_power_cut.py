@@ -14,7 +14,7 @@ from lakebed.kernel import FileLogStore, verify
 from lakebed.objects import LocalStore, PowerCutDisk, PowerLost
 from tests.logs import PREFIX, REGISTRY, open_log
 from tests.sim.mortal import Order, work
-from tests.sim.test_crash import BORN_MS, whole
+from tests.sim.test_crash import BORN_MS, JOURNALS, whole
 
 SOAK = os.environ.get("LAKEBED_SOAK") == "1"
 pytestmark = [pytest.mark.slow] if SOAK else []
@@ -22,34 +22,42 @@ SEEDS, CUTS = (range(7, 27), 100) if SOAK else (range(7, 8), 60)
 """Many logs rather than a long one: each cut costs as much as the log has become large."""
 
 
+@JOURNALS
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("all_gone", [True, False], ids=["all that is not synced", "some of it"])
-async def test_power_cuts_lose_nothing_that_was_acknowledged(tmp_path: Path, all_gone: bool, seed: int) -> None:
+async def test_power_cuts_lose_nothing_that_was_acknowledged(
+    tmp_path: Path, all_gone: bool, seed: int, pages: int
+) -> None:
     """One log that goes through all of them."""
     root = tmp_path / "root"
     disk, chance = PowerCutDisk(root, tmp_path / "scratch"), Random(seed)
     acknowledged: dict[str, int] = {}
     for cut in range(CUTS):
         disk.fail_at(disk.steps + (int(chance.expovariate(1 / 40)) if cut % 2 else chance.randrange(300)))
-        order = Order(str(root), f"c{cut}", BORN_MS + cut * 200_000, cut)
+        order = Order(str(root), f"c{cut}", BORN_MS + cut * 200_000, cut, journal_pages=pages)
         with suppress(PowerLost, LakebedError):  # the process is gone with the power; what it said before stands
             await work(order, disk.files(), acknowledged.__setitem__)
         disk.cut(None if all_gone else chance.random)
         await _check(disk, root, acknowledged, thorough=cut % 10 == 9)
 
 
-async def test_every_step_may_be_the_last_before_the_power_goes(tmp_path: Path) -> None:
+@JOURNALS
+async def test_every_step_may_be_the_last_before_the_power_goes(tmp_path: Path, pages: int) -> None:
     counted = PowerCutDisk(tmp_path / "counted", tmp_path / "s")
-    await work(Order(str(tmp_path / "counted"), "whole", BORN_MS, 4), counted.files(), lambda *_: None)
+    order = Order(str(tmp_path / "counted"), "whole", BORN_MS, 4, journal_pages=pages)
+    await work(order, counted.files(), lambda *_: None)
     for step in range(0, counted.steps, 1 if SOAK else max(1, counted.steps // 50)):
         root = tmp_path / f"root{step}"
         disk = PowerCutDisk(root, tmp_path / f"scratch{step}")
         disk.fail_at(step)
         acknowledged: dict[str, int] = {}
         with suppress(PowerLost, LakebedError):
-            await work(Order(str(root), "mortal", BORN_MS, 4), disk.files(), acknowledged.__setitem__)
+            await work(
+                Order(str(root), "mortal", BORN_MS, 4, journal_pages=pages), disk.files(), acknowledged.__setitem__
+            )
         disk.cut()
-        await work(Order(str(root), "heir", BORN_MS + 500_000, 5), disk.files(), acknowledged.__setitem__)
+        heir = Order(str(root), "heir", BORN_MS + 500_000, 5, journal_pages=pages)
+        await work(heir, disk.files(), acknowledged.__setitem__)
         await _check(disk, root, acknowledged, thorough=True)
 
 

@@ -54,6 +54,13 @@ class KernelSettings(Struct, frozen=True, kw_only=True):
             ge=0, le=1, description="Commits to a disk that can do one in less are not handed to a thread; 0: all are"
         ),
     ] = field(name="quick_commit", default=Seconds(0.001))
+    journal_bytes: Annotated[
+        ByteCount,
+        Meta(ge=0, le=1_000_000_000, description="On a disk, a busy log gets a journal of this size; 0: none does"),
+    ] = ByteCount(16_000_000)
+    journal_after: Annotated[
+        int, Meta(ge=0, le=1_000_000, description="So many commits of one process make a log a busy one")
+    ] = 256
     poll_interval_s: Annotated[
         Seconds, Meta(ge=0.01, le=60, description="How often a bucket is asked for commits of other processes")
     ] = field(name="poll_interval", default=Seconds(0.25))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,8 +14,10 @@ from lakebed.config import KernelSettings
 from lakebed.errors import Ambiguous, Exists, Unavailable
 from lakebed.kernel.documents import Documents, commit_name, is_commit_name
 from lakebed.kernel.inotify import drain, watch_folder
+from lakebed.kernel.journal import Journal
+from lakebed.kernel.journal_recovery import make_journal, make_whole, open_journal
 from lakebed.kernel.pace import Pace
-from lakebed.kernel.store import Version
+from lakebed.kernel.store import NO_VERSION, Version
 from lakebed.kernel.turnstile import Turnstile
 from lakebed.kernel.worker import Worker
 from lakebed.objects import Files, ObjectStore
@@ -24,10 +26,12 @@ T = TypeVar("T")
 
 _SLOW_POLL_S = 1.0
 """Between looks when the folder cannot be watched, and as a net below inotify when it can."""
+_WHOLE_LOOK_S, _WHOLE_LOOKS = 0.02, 1500
 
 
 class FileLogStore(Documents):
-    """Commits by `Files` (anonymous file, sync, link, sync the folder); documents by the object store of the same root.
+    """Commits by `Files` (anonymous file, sync, link, sync the folder), in a busy log by its journal; documents by the object
+    store of the same root.
 
     While commits are quick, the event loop waits for them itself; otherwise a thread does.
     """
@@ -55,9 +59,20 @@ class FileLogStore(Documents):
         self._pace = Pace(settings.quick_commit_s)
         self._news = asyncio.Event()
         self._made = False
+        self._durable = int(NO_VERSION)
+        """The last commit that this process has made."""
+        self._journal: Journal | None = None
+        self._journal_bytes = int(settings.journal_bytes)
+        self._unjournaled_left = settings.journal_after if settings.journal_bytes else -1
+        """So many more commits make the log a busy one; -1 when it is or nobody asks."""
+        self._whole = False
 
     async def create(self, version: Version, body: bytes) -> None:
         await self._turnstile.passed()
+        if not self._whole:
+            await self._made_whole()
+        if self._unjournaled_left == 0 and version > 0:
+            await self._begin_journal()
         if not self._pace.is_quick:
             await self._done(self._writer.call(self._create, version, body))
             return
@@ -71,9 +86,13 @@ class FileLogStore(Documents):
         return found[0] if found else None
 
     async def read_many(self, first: Version, count: int) -> list[bytes]:
+        if not self._whole:
+            await self._made_whole()
         return await self._done(self._reader.call(self._read_many, first, count))
 
     async def versions(self, after: Version) -> list[Version]:
+        if not self._whole:
+            await self._made_whole()
         return await self._done(self._reader.call(self._versions, after))
 
     async def delete_commits(self, below: Version) -> int:
@@ -103,8 +122,35 @@ class FileLogStore(Documents):
         self._writer.stop()
         self._reader.stop()
         self._turnstile.close()
+        if self._journal is not None:
+            self._journal.close()
         if self._own_files:
             self._files.close()
+
+    async def _made_whole(self) -> None:
+        """Before anything is read or written: what a power cut took from the folder comes back from its journal."""
+        for _ in range(_WHOLE_LOOKS):
+            if await self._done(self._reader.call(self._find_journal)):
+                self._whole = True
+                return
+            await self._clock.sleep(_WHOLE_LOOK_S)
+        raise Unavailable(
+            f"{self.name} has to be made whole after a power cut, and another process holds its journal",
+            "Retry, or stop the process that hangs",
+        )
+
+    async def _begin_journal(self) -> None:
+        self._unjournaled_left = -1
+        if self._journal is None:
+            with suppress(OSError, Ambiguous):  # without one, commits are slower
+                await self._reader.call(make_journal, self._files, self._folder, self._journal_bytes)
+            await self._made_whole()
+
+    def _find_journal(self) -> bool:
+        """Whether the folder is whole, with a journal or without."""
+        if self._journal is None:
+            self._journal = open_journal(self._files, self._folder, self._create_synced)
+        return self._journal is None or make_whole(self._files, self._folder, self._journal)
 
     async def _done(self, called: Awaitable[T]) -> T:
         try:
@@ -119,9 +165,15 @@ class FileLogStore(Documents):
         if not self._made:
             self._files.make_folder(self._folder)
             self._made = True
+        if self._unjournaled_left > 0:
+            self._unjournaled_left -= 1
         began_s = self._clock.monotonic_s()
         try:
-            self._files.create_synced(self._folder, commit_name(version), body)
+            if self._journal is None:
+                self._create_synced(version, body)
+            else:
+                self._journal.create(version, body)
+            self._durable = version
         except FileExistsError as taken:
             raise Exists(f"{self.name}: version {version} is taken", "Read it and try the next number") from taken
         except OSError as error:
@@ -130,6 +182,13 @@ class FileLogStore(Documents):
             ) from error
         finally:
             self._pace.took(self._clock.monotonic_s() - began_s)
+
+    def _create_synced(self, version: int, body: bytes) -> None:
+        if (
+            self._durable != version - 1
+        ):  # another's, who may not have synced its name yet: this one must not outlive it
+            self._files.sync_folder(self._folder)
+        self._files.create_synced(self._folder, commit_name(version), body)
 
     def _read_many(self, first: Version, count: int) -> list[bytes]:
         bodies: list[bytes] = []

@@ -178,8 +178,21 @@ def txn_id_of(body: bytes) -> str | None:
         return None
 
 
+def whole_version_of(body: bytes) -> int | None:
+    """The version of a commit that is there to its last byte, whatever operations it holds; None when it is torn or none."""
+    try:
+        return _ONLY_VERSION.decode(body).version
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
 class _TxnOnly(msgspec.Struct):
     txn_id: str
 
 
+class _VersionOnly(msgspec.Struct):
+    version: int
+
+
 _ONLY_TXN = msgspec.json.Decoder(_TxnOnly)
+_ONLY_VERSION = msgspec.json.Decoder(_VersionOnly)

@@ -1,7 +1,7 @@
 """Object stores: a folder or a bucket that can create, compare and swap; and leases on top of them."""
 
 from lakebed.objects.cloud import CloudStore
-from lakebed.objects.disk import Disk
+from lakebed.objects.disk import Disk, Folder
 from lakebed.objects.faults import Drawn, Fault, FaultRates, FaultSchedule
 from lakebed.objects.faulty import FaultyStore
 from lakebed.objects.files import Files
@@ -28,6 +28,7 @@ __all__ = [
     "FaultSchedule",
     "FaultyStore",
     "Files",
+    "Folder",
     "Holding",
     "Key",
     "Lease",

@@ -7,13 +7,20 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import mmap
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _O_TMPFILE: int = getattr(os, "O_TMPFILE", 0)
 _O_DIRECT: int = getattr(os, "O_DIRECT", 0)
+_RWF_DSYNC: int = getattr(os, "RWF_DSYNC", 0)
 _OWN_DESCRIPTORS = "/proc/self/fd"
+_OWN_MOUNTS = "/proc/self/mountinfo"
+_BOOT = "/proc/sys/kernel/random/boot_id"
+_OVERWRITING = {"ext2", "ext3", "ext4", "xfs"}
+"""File systems that write what is overwritten into the same place."""
 
 
 class Folder:
@@ -85,6 +92,38 @@ class Disk:
     def sync(self, fd: int) -> None:
         os.fsync(fd)
 
+    def open_to_overwrite(self, folder: Folder, name: str) -> tuple[int, bool]:
+        """The open file, and whether it may be written; if not, it is only open to be read."""
+        flags = os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            return os.open(name, os.O_RDWR | flags, dir_fd=folder.fd), True
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+        return os.open(name, os.O_RDONLY | flags, dir_fd=folder.fd), False
+
+    def overwrite(self, fd: int, buffers: Sequence[bytes | memoryview], at: int) -> int:
+        """Write over bytes that the file has already; what is written is on the disk when this returns."""
+        return os.pwritev(fd, buffers, at, _RWF_DSYNC)
+
+    def shared_page(self, fd: int, writable: bool) -> mmap.mmap:
+        """The first page of a file, as all processes of this machine see it. Nothing says when it gets to the disk."""
+        return mmap.mmap(fd, mmap.PAGESIZE, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
+
+    def life(self, fd: int) -> str:
+        """Names a file and the time since its file system was mounted: as long as that lasts, what was written can be read,
+        synced or not. Empty where that cannot be told, or files cannot be overwritten in place."""
+        if not _RWF_DSYNC:
+            return ""
+        try:
+            mount = next(line[7:].strip() for line in _lines(f"/proc/self/fdinfo/{fd}") if line.startswith("mnt_id:"))
+            found = next(line for line in _lines(_OWN_MOUNTS) if line.split(" ", 1)[0] == mount)
+            kind = found.rpartition(" - ")[2].split(" ", 1)[0]
+            status = os.fstat(fd)
+            return f"{_lines(_BOOT)[0]}/{mount}/{status.st_dev}/{status.st_ino}" if kind in _OVERWRITING else ""
+        except (OSError, StopIteration):
+            return ""
+
     def link_open(self, fd: int, folder: Folder, name: str) -> None:
         """Give a nameless open file its name; `FileExistsError` when it is taken."""
         os.link(f"{_OWN_DESCRIPTORS}/{fd}", name, dst_dir_fd=folder.fd, follow_symlinks=True)
@@ -97,6 +136,11 @@ class Disk:
 
     def unlink(self, folder: Folder, name: str) -> None:
         os.unlink(name, dir_fd=folder.fd)
+
+
+def _lines(path: str) -> list[str]:
+    with open(path) as file:
+        return file.read().splitlines()
 
 
 def _folder(path: Path, fd: int) -> Folder:

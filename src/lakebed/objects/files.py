@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 from threading import Lock
@@ -33,7 +33,7 @@ class Files:
 
     def __init__(self, root: Path | None = None, disk: Disk | None = None) -> None:
         self._root = root
-        self._disk = Disk() if disk is None else disk
+        self.disk = self._disk = Disk() if disk is None else disk
         self._folders: OrderedDict[Path, Folder] = OrderedDict()
         self._folders_lock = Lock()
         self._numbers = count()
@@ -58,15 +58,24 @@ class Files:
         if not where.anonymous:
             self._create_by_name(where, name, body, modified_ns)
             return
-        fd = self._prepared.pop(where, -1)
-        if fd < 0:
-            fd = self._disk.open_anonymous(where)
+        fd = self._nameless(where)
         try:
             self._fill(fd, body, modified_ns)
             self._disk.link_open(fd, where, name)
         finally:
             os.close(fd)
         self._settle(where, name)
+
+    def create_backed(self, where: Folder, name: str, body: Body, back: Callable[[], None]) -> None:
+        """Create the file without syncing it or its name. `back` puts its bytes where a power cut does not take them, just
+        before the name appears; `FileExistsError` when the name is taken."""
+        fd = self._nameless(where)
+        try:
+            self._write_all(fd, memoryview(body).cast("B"))
+            back()
+            self._disk.link_open(fd, where, name)
+        finally:
+            os.close(fd)
 
     def reserve(self, folder: Path, names: Sequence[str]) -> list[int]:
         """Open new empty files, whose names are synced together. A name that is taken is passed over with -1."""
@@ -128,6 +137,14 @@ class Files:
             self._disk.unlink(self.folder(path.parent), path.name)
         except FileNotFoundError:
             return
+
+    def sync(self, path: Path) -> None:
+        """Make the contents of a file survive a power cut, whoever wrote them."""
+        fd = self.open(path)
+        try:
+            self._disk.sync(fd)
+        finally:
+            os.close(fd)
 
     def sync_folder(self, folder: Path) -> None:
         """Make the names in the folder, and their absence, survive a power cut."""
@@ -200,6 +217,11 @@ class Files:
                     "Below a root there must be no symbolic links; move the data in, or mount it there",
                 ) from error
         return folder
+
+    def _nameless(self, where: Folder) -> int:
+        """A new file without a name, prepared or not."""
+        fd = self._prepared.pop(where, -1)
+        return self._disk.open_anonymous(where) if fd < 0 else fd
 
     def _open_free(self, where: Folder, name: str) -> int:
         try:

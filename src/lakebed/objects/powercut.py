@@ -6,9 +6,10 @@ the real code; only the system calls are watched. One process, one disk: writes 
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
@@ -38,7 +39,11 @@ class PowerCutDisk(Disk):
         self._lock = RLock()
         self._folders: dict[Path, _Names] = {}
         self._synced_bytes: dict[int, int] = {}
+        self._pages: dict[int, bytes] = {}
+        """What of a shared page is on the disk for sure."""
         self._fails_at: int | None = None
+        self._off = False
+        self._lives = 1
         self.steps = 0
         """How many calls that change or sync something have been made."""
         root.mkdir(parents=True, exist_ok=True)
@@ -58,11 +63,14 @@ class PowerCutDisk(Disk):
         with self._lock:
             for number, kept in list(self._synced_bytes.items()):
                 self._lose_contents(number, kept, chance)
+            for number, page in self._pages.items():
+                self._lose_page(number, page, chance)
             for names in self._folders.values():
                 self._lose_names(names, chance)
             shutil.rmtree(self._root)
             self._rebuild(self._root)
-            self._fails_at = None
+            self._fails_at, self._off = None, False
+            self._lives += 1
 
     def make_folder(self, parent: Folder, name: str) -> None:
         with self._step():
@@ -93,6 +101,28 @@ class PowerCutDisk(Disk):
             status = os.fstat(fd)
             self._synced_bytes[status.st_ino] = status.st_size
 
+    def overwrite(self, fd: int, buffers: Sequence[bytes | memoryview], at: int) -> int:
+        """The power may go in the middle of it."""
+        whole, was_off = b"".join(buffers), self._off
+        try:
+            with self._step():
+                written = super().overwrite(fd, [whole], at)
+        except PowerLost:
+            if not was_off:
+                super().overwrite(fd, [whole[: len(whole) // 2]], at)
+            raise
+        if at == 0:
+            self._pages[os.fstat(fd).st_ino] = whole[: mmap.PAGESIZE]
+        return written
+
+    def shared_page(self, fd: int, writable: bool) -> mmap.mmap:
+        page = super().shared_page(fd, writable)
+        self._pages.setdefault(os.fstat(fd).st_ino, page[:])
+        return page
+
+    def life(self, fd: int) -> str:
+        return f"life {self._lives}"
+
     def link_open(self, fd: int, folder: Folder, name: str) -> None:
         with self._step():
             super().link_open(fd, folder, name)
@@ -117,6 +147,7 @@ class PowerCutDisk(Disk):
     def _step(self) -> RLock:
         with self._lock:
             if self._fails_at is not None and self.steps >= self._fails_at:
+                self._off = True
                 raise PowerLost("the power is off. Call cut() to see what is left")
             self.steps += 1
         return self._lock
@@ -165,6 +196,12 @@ class PowerCutDisk(Disk):
         if size > kept:
             os.truncate(path, kept if chance is None else kept + int((size - kept) * chance()))
         self._synced_bytes[number] = path.stat().st_size
+
+    def _lose_page(self, number: int, page: bytes, chance: Callable[[], float] | None) -> None:
+        path = self._scratch / str(number)
+        if path.exists() and (chance is None or chance() < 0.5):
+            with path.open("r+b") as file:
+                file.write(page)
 
     def _lose_names(self, names: _Names, chance: Callable[[], float] | None) -> None:
         for name in [name for name in names.pending if chance is None or chance() < 0.5]:
