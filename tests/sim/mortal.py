@@ -36,6 +36,7 @@ STEPS = (
     "open_new",
     "open_to_overwrite",
     "overwrite",
+    "overwrite_page",
     "set_modified",
     "sync",
     "link_open",

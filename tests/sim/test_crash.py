@@ -98,7 +98,7 @@ async def test_any_labelled_step_of_a_life_may_be_its_last(nursery: Nursery, qui
     """From an empty folder to a clean-up, killed at the first, the last and some other occurrence of each step."""
     whole = await nursery.live(Order(str(quick / "whole"), "whole", BORN_MS, SEED, journal_pages=pages))
     assert (whole.errors, whole.status) == ([], 0)
-    steps = {*STEPS, "write"} - (set() if pages else {"open_to_overwrite", "overwrite"})
+    steps = {*STEPS, "write"} - (set() if pages else {"open_to_overwrite", "overwrite", "overwrite_page"})
     assert {f"{when} {step}" for step in steps for when in ("before", "after")} <= whole.steps.keys()
     for label, times in whole.steps.items():
         for nth in {0, times // 2, times - 1}:

@@ -39,8 +39,8 @@ class Disk(PowerCutDisk):
             raise OSError("the folder could not be synced")
         super().sync_folder(folder)
 
-    def overwrite(self, fd: int, buffers: object, at: int) -> int:
-        done = super().overwrite(fd, buffers, at)  # type: ignore[arg-type]
+    def overwrite(self, fd: int, pages: memoryview, at: int) -> int:
+        done = super().overwrite(fd, pages, at)
         told, self.written = self.written, None
         if told is not None:
             told()

@@ -12,6 +12,7 @@ journal only if the one before it is known to be durable, and a record is writte
 from __future__ import annotations
 
 import fcntl
+import mmap
 import os
 import struct
 from collections.abc import Callable, Iterator
@@ -33,7 +34,8 @@ _MAGIC, _RECORD_MAGIC = b"LKBDJN\x00\x01", b"LKBDJR\x00\x01"
 _LASTING = struct.Struct("<8sQQ128s")
 _STATE = struct.Struct("<qQQQqqqq")
 _RECORD = struct.Struct("<8sQQqII")
-_RECORD_SUM_AT = _RECORD.size - 4
+_SUM = struct.Struct("<I")
+_RECORD_SUM_AT = _RECORD.size - _SUM.size
 _STATE_AT = 512
 _HALVES = 2
 _RECORDS_MIN = 4
@@ -82,6 +84,8 @@ class Journal:
         self._half_bytes = (size_bytes - PAGE_BYTES) // _HALVES // PAGE_BYTES * PAGE_BYTES
         self.life = files.disk.life(self._fd)
         self._is_named = False
+        self._record = mmap.mmap(-1, PAGE_BYTES)
+        """Where records are laid out: whole pages, as a disk wants them."""
 
     def create(self, version: int, body: bytes) -> None:
         """Create the commit. `FileExistsError` when the number is taken, `Ambiguous` when it may not be durable."""
@@ -128,18 +132,23 @@ class Journal:
 
     def begin(self, lasting: Lasting) -> None:
         """Start an empty lap. Everything in the one before must be durable without it."""
-        self._overwrite([new_page(lasting)], 0)
+        if not self._writable:
+            raise PermissionError(f"{self._folder / JOURNAL} may not be written")
+        self._files.disk.overwrite_page(self._fd, self._page, new_page(lasting))
 
     def records(self) -> dict[int, bytes]:
         """The newest record of each commit in this lap, as far as they are whole."""
-        content, lasting = os.pread(self._fd, os.fstat(self._fd).st_size, 0), self.lasting
-        found = sorted(_records(content))
+        with mmap.mmap(-1, PAGE_BYTES + _HALVES * self._half_bytes) as content:
+            os.preadv(self._fd, [content], 0)
+            found = sorted(_records(content[:]))
+        lasting = self.lasting
         lap = lasting.lap if lasting else max((each for each, *_ in found), default=0)
         newest = {version: body for each, _, version, body in found if each == lap}
         return {version: newest[version] for version in sorted(newest)}
 
     def close(self) -> None:
         self._page.close()
+        self._record.close()
         os.close(self._fd)
 
     def _serves(self) -> bool:
@@ -174,22 +183,24 @@ class Journal:
 
     def _append(self, state: State, version: int, body: bytes, room_bytes: int) -> None:
         """Write the record, and only then count it: whoever dies in between leaves a record that the next one covers."""
-        lasting = self.lasting
+        lasting, size_bytes = self.lasting, _RECORD.size + len(body)
         assert lasting is not None
-        head = _RECORD.pack(_RECORD_MAGIC, lasting.lap, state.number + 1, version, len(body), 0)[:_RECORD_SUM_AT]
-        checksum = _sum(head, body).to_bytes(4, "little")
-        padding = bytes(room_bytes - _RECORD.size - len(body))
+        if len(self._record) < room_bytes:
+            self._record.close()
+            self._record = mmap.mmap(-1, room_bytes)
+        record = self._record
+        _RECORD.pack_into(record, 0, _RECORD_MAGIC, lasting.lap, state.number + 1, version, len(body), 0)
+        _SUM.pack_into(record, _RECORD_SUM_AT, _sum(record[:_RECORD_SUM_AT], body))
+        record[_RECORD.size : size_bytes] = body
+        record[size_bytes:room_bytes] = bytes(room_bytes - size_bytes)
         at = PAGE_BYTES + state.half * self._half_bytes + state.used_bytes
-        self._overwrite([head, checksum, body, padding], at)
+        with memoryview(record) as whole, whole[:room_bytes] as pages:
+            if self._files.disk.overwrite(self._fd, pages, at) != room_bytes:
+                raise OSError(f"the journal took less than {room_bytes} bytes")
         first, _ = state.span(state.half)
         span = (version if state.used_bytes == 0 else first, version)
         spans = (*span, *state.span(1)) if state.half == 0 else (*state.span(0), *span)
         self._set(State(state.last, state.half, state.used_bytes + room_bytes, state.number + 1, *spans))
-
-    def _overwrite(self, buffers: list[bytes], at: int) -> None:
-        size_bytes = sum(map(len, buffers))
-        if self._files.disk.overwrite(self._fd, buffers, at) != size_bytes:
-            raise OSError(f"the journal took less than {size_bytes} bytes")
 
     def _set(self, state: State) -> None:
         _STATE.pack_into(self._page, _STATE_AT, *state)

@@ -13,7 +13,7 @@ from pathlib import Path
 from lakebed.errors import Corrupt
 from lakebed.kernel.bundle import BUNDLE_SIZE, bundle_first, decode_bundle
 from lakebed.kernel.documents import commit_name
-from lakebed.kernel.journal import JOURNAL, Journal, Lasting, new_page
+from lakebed.kernel.journal import JOURNAL, PAGE_BYTES, Journal, Lasting, new_page
 from lakebed.kernel.operations import whole_version_of
 from lakebed.objects import Files
 
@@ -31,6 +31,7 @@ def make_journal(files: Files, folder: Path, size_bytes: int) -> None:
     if not files.disk.life(files.folder(folder).fd):
         return
     with suppress(FileExistsError):
+        size_bytes = max(PAGE_BYTES, size_bytes // PAGE_BYTES * PAGE_BYTES)
         files.create_synced(folder, JOURNAL, new_page(Lasting(1, 0, "")).ljust(size_bytes, b"\x00"))
 
 

@@ -9,7 +9,6 @@ import errno
 import fcntl
 import mmap
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -93,22 +92,31 @@ class Disk:
         os.fsync(fd)
 
     def open_to_overwrite(self, folder: Folder, name: str) -> tuple[int, bool]:
-        """The open file, and whether it may be written; if not, it is only open to be read."""
-        flags = os.O_NOFOLLOW | os.O_CLOEXEC
-        try:
-            return os.open(name, os.O_RDWR | flags, dir_fd=folder.fd), True
-        except OSError as error:
-            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
-                raise
-        return os.open(name, os.O_RDONLY | flags, dir_fd=folder.fd), False
+        """The open file, past the page cache where that can be had, and whether it may be written."""
+        for flags in (os.O_RDWR | _O_DIRECT, os.O_RDWR, os.O_RDONLY):
+            try:
+                fd = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder.fd)
+            except OSError as error:
+                if flags == os.O_RDONLY or error.errno not in (errno.EINVAL, errno.EACCES, errno.EPERM, errno.EROFS):
+                    raise
+            else:
+                return fd, flags != os.O_RDONLY
+        raise AssertionError("the last try returns or raises")
 
-    def overwrite(self, fd: int, buffers: Sequence[bytes | memoryview], at: int) -> int:
-        """Write over bytes that the file has already; what is written is on the disk when this returns."""
-        return os.pwritev(fd, buffers, at, _RWF_DSYNC)
+    def overwrite(self, fd: int, pages: memoryview, at: int) -> int:
+        """Write whole pages of memory over those that the file has; they are on the disk when this returns."""
+        return os.pwritev(fd, [pages], at, _RWF_DSYNC)
 
     def shared_page(self, fd: int, writable: bool) -> mmap.mmap:
         """The first page of a file, as all processes of this machine see it. Nothing says when it gets to the disk."""
-        return mmap.mmap(fd, mmap.PAGESIZE, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
+        page = mmap.mmap(fd, mmap.PAGESIZE, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
+        page.madvise(mmap.MADV_RANDOM)  # its neighbours stay out of the page cache
+        return page
+
+    def overwrite_page(self, fd: int, page: mmap.mmap, content: bytes) -> None:
+        """Replace the shared page of a file; it is on the disk when this returns."""
+        page[:] = content
+        page.flush()
 
     def life(self, fd: int) -> str:
         """Names a file and the time since its file system was mounted: as long as that lasts, what was written can be read,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
@@ -101,19 +101,21 @@ class PowerCutDisk(Disk):
             status = os.fstat(fd)
             self._synced_bytes[status.st_ino] = status.st_size
 
-    def overwrite(self, fd: int, buffers: Sequence[bytes | memoryview], at: int) -> int:
+    def overwrite(self, fd: int, pages: memoryview, at: int) -> int:
         """The power may go in the middle of it."""
-        whole, was_off = b"".join(buffers), self._off
+        was_off = self._off
         try:
             with self._step():
-                written = super().overwrite(fd, [whole], at)
+                return super().overwrite(fd, pages, at)
         except PowerLost:
             if not was_off:
-                super().overwrite(fd, [whole[: len(whole) // 2]], at)
+                super().overwrite(fd, pages[: len(pages) // 2 // mmap.PAGESIZE * mmap.PAGESIZE], at)
             raise
-        if at == 0:
-            self._pages[os.fstat(fd).st_ino] = whole[: mmap.PAGESIZE]
-        return written
+
+    def overwrite_page(self, fd: int, page: mmap.mmap, content: bytes) -> None:
+        with self._step():
+            super().overwrite_page(fd, page, content)
+            self._pages[os.fstat(fd).st_ino] = content
 
     def shared_page(self, fd: int, writable: bool) -> mmap.mmap:
         page = super().shared_page(fd, writable)

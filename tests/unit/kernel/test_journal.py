@@ -40,9 +40,9 @@ class CountingDisk(JournalingDisk):
         self.folders += 1
         super().sync_folder(folder)
 
-    def overwrite(self, fd: int, buffers: object, at: int) -> int:
+    def overwrite(self, fd: int, pages: memoryview, at: int) -> int:
         self.records += at > 0
-        return super().overwrite(fd, buffers, at)  # type: ignore[arg-type]
+        return super().overwrite(fd, pages, at)
 
     def write(self, fd: int, buffer: memoryview) -> int:
         if self.most_bytes and len(buffer) > self.most_bytes:
