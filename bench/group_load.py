@@ -101,6 +101,12 @@ class Link(asyncio.Protocol):
         probe = heartbeat.HeartbeatRequest(group_id=group, member_id="nobody", generation_id=1)
         return (await self.ask(Api.HEARTBEAT, _BEAT, probe)).error_code not in _LATER
 
+    def lent(self) -> int:
+        """The socket, which is not read here any more."""
+        self.transport.pause_reading()
+        socket: int = self.transport.get_extra_info("socket").fileno()
+        return socket
+
     def close(self) -> None:
         self.transport.abort()
 

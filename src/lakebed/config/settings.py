@@ -208,7 +208,7 @@ class KafkaSettings(Struct, frozen=True, kw_only=True):
             le=10_000,
             description="Connections that are read and answered together while they repeat an offset commit; 0: none",
         ),
-    ] = 1_000
+    ] = 4_000
     request_max_bytes: Annotated[
         ByteCount, Meta(ge=1000, le=2_000_000_000, description="A client that sends a larger request is disconnected")
     ] = ByteCount(100 * 1024 * 1024)
