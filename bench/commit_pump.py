@@ -40,33 +40,24 @@ class Pump:
 
     def __init__(self, askers: Sequence[Asker], in_flight: int) -> None:
         self._askers, self._in_flight = len(askers), in_flight
-        self._requests, self._answers = (
-            b"".join(b"".join(each.requests) for each in askers),
-            b"".join(each.answer for each in askers),
-        )
         self._room = np.zeros(_ROOM_BYTES, np.uint8)
         self._events = np.zeros(_EVENTS * _EVENT_BYTES, np.uint8)
-        self._texts = np.frombuffer(self._requests, np.uint8).copy(), np.frombuffer(self._answers, np.uint8).copy()
-        self._addresses = np.array([each.ctypes.data for each in (self._events, self._room, self._texts[0])])
-        self._sockets = np.array([each.socket for each in askers], np.int32)
-        self._table = np.zeros((len(askers), 7), np.int64)
-        request_at = answer_at = 0
-        self._epoll = select.epoll()
-        for number, each in enumerate(askers):
-            self._table[number] = (
-                request_at,
-                len(each.requests[0]),
-                len(each.requests),
-                answer_at,
-                len(each.answer),
-                0,
-                0,
-            )
-            request_at += sum(map(len, each.requests))
-            answer_at += len(each.answer)
-        self._rows = self._table.reshape(-1)
+        self._requests = _joined([each for asker in askers for each in asker.requests])
+        self._answers = _joined([asker.answer for asker in askers])
+        self._addresses = np.array([each.ctypes.data for each in (self._events, self._room, self._requests)])
+        self._sockets = np.array([asker.socket for asker in askers], np.int32)
         self._by_socket = np.zeros(int(self._sockets.max()) + 1, np.int32)
         self._by_socket[self._sockets] = np.arange(len(askers))
+        rows: list[int] = []
+        request_at = answer_at = 0
+        for asker in askers:
+            size, turns = len(asker.requests[0]), len(asker.requests)
+            rows += request_at, size, turns, answer_at, len(asker.answer), 0, 0
+            request_at, answer_at = request_at + size * turns, answer_at + len(asker.answer)
+        self._rows = np.array(rows)
+        """Of each asker: where its requests begin, their size and number; where its answer begins and its size; how much of
+        that has come, and which request is next."""
+        self._epoll = select.epoll()
 
     def run(self, seconds: float) -> int:
         """How many answers came to what was sent within so many seconds."""
@@ -94,7 +85,7 @@ class Pump:
                 self._sockets,
                 self._by_socket,
                 self._rows,
-                self._texts[1],
+                self._answers,
                 self._addresses,
                 self._events,
                 self._room,
@@ -105,6 +96,10 @@ class Pump:
         if came < 0:
             raise RuntimeError("a commit was answered with something else than the first, or not at all")
         return came
+
+
+def _joined(texts: Sequence[bytes]) -> np.ndarray:  # type: ignore[type-arg]
+    return np.frombuffer(b"".join(texts), np.uint8).copy()
 
 
 @compiled(types.int64(INT32, types.int64, INT64, INT64))

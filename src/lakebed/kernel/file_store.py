@@ -184,9 +184,8 @@ class FileLogStore(Documents):
             self._pace.took(self._clock.monotonic_s() - began_s)
 
     def _create_synced(self, version: int, body: bytes) -> None:
-        if (
-            self._durable != version - 1
-        ):  # another's, who may not have synced its name yet: this one must not outlive it
+        # The one before may be another's, who has not synced its name yet: this one must not outlive it.
+        if self._durable != version - 1:
             self._files.sync_folder(self._folder)
         self._files.create_synced(self._folder, commit_name(version), body)
 

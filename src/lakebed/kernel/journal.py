@@ -17,6 +17,7 @@ import os
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -97,14 +98,12 @@ class Journal:
             if self._has(name):
                 raise FileExistsError(name)
             room_bytes = -(-(_RECORD.size + len(body)) // PAGE_BYTES) * PAGE_BYTES
-            state = self._place(self.state, version, room_bytes)
-            if state is None:
+            placed = self._place(self.state, version, room_bytes)
+            if placed is None:
                 self._create_synced(version, body)
             else:
-                placed = state
-                self._files.create_backed(
-                    self._where, name, body, lambda: self._append(placed, version, body, room_bytes)
-                )
+                back = partial(self._append, placed, version, body, room_bytes)
+                self._files.create_backed(self._where, name, body, back)
             self._set(self.state._replace(last=version))
 
     @contextmanager
