@@ -298,7 +298,15 @@ class App:
         self.dispatcher = Dispatcher(context)
         logger = self.logs.logger("broker")
         return Listener(
-            self.dispatcher, intake, limits, self.clock, watch, logger, kafka.connections_max, kafka.lanes_max
+            self.dispatcher,
+            intake,
+            limits,
+            self.clock,
+            watch,
+            logger,
+            kafka.connections_max,
+            kafka.lanes_max,
+            kafka.send_buffer_bytes,
         )
 
     async def _serve_http(self) -> Address:
@@ -365,6 +373,7 @@ def _policy(settings: Settings) -> Policy:
         partitions=settings.topics.partitions,
         enforce_owner=settings.routing.enforce_owner,
         fetch_max_bytes=settings.kafka.fetch_max_bytes,
+        fetch_at_hand_bytes=settings.kafka.fetch_at_hand_bytes,
     )
 
 
@@ -379,6 +388,7 @@ def _broker_configs(settings: Settings) -> dict[str, str]:
         "socket.request.max.bytes": str(int(kafka.request_max_bytes)),
         "connections.max.idle.ms": str(int(kafka.idle_timeout_s * 1000)),
         "max.connections": str(kafka.connections_max),
+        "socket.send.buffer.bytes": str(int(kafka.send_buffer_bytes) or -1),
         "fetch.max.bytes": str(int(kafka.fetch_max_bytes)),
         "broker.rack": settings.broker.rack or settings.broker.zone,
     }

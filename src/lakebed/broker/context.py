@@ -55,6 +55,7 @@ class Policy:
     partitions: int = 1
     enforce_owner: bool = False
     fetch_max_bytes: int = 55 * 1024 * 1024
+    fetch_at_hand_bytes: int = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,10 +36,11 @@ class Listener:
         logger: Logger,
         connections_max: int,
         lanes_max: int = 0,
+        send_buffer_bytes: int = 0,
     ) -> None:
         self._serve, self._intake, self._limits = serve, intake, limits
         self._clock, self._metrics, self._logger = clock, metrics, logger
-        self._connections_max = connections_max
+        self._connections_max, self._send_buffer_bytes = connections_max, send_buffer_bytes
         self._gate = LaneGate(lanes_max, limits.in_flight_max, clock, metrics, logger)
         metrics.lanes_taken.set_function(lambda: self._gate.taken)
         self._bound: list[tuple[socket.socket, str]] = []
@@ -52,6 +53,8 @@ class Listener:
             bound = _bound_socket(address, shared)
         except OSError as error:
             raise Unavailable(f"{address} cannot be listened at ({error.strerror})", "Choose another address") from None
+        if self._send_buffer_bytes:  # inherited by the connections that are accepted
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
         self._bound.append((bound, name))
         return Address(address.host, bound.getsockname()[1])
 

@@ -18,13 +18,11 @@ from lakebed.config.settings import (
     ObjectSettings,
     RoutingSettings,
     Settings,
-    SettleSettings,
-    SparkSettings,
     StreamSettings,
-    TablesSettings,
     TopicSettings,
     WalSettings,
 )
+from lakebed.config.table_settings import SettleSettings, SparkSettings, TablesSettings
 from lakebed.config.values import Address, ByteCount, Seconds, Secret, parse_address
 
 __all__ = [

@@ -9,7 +9,7 @@ import msgspec
 
 from lakebed.broker import create_topic
 from lakebed.protocol import Api, ErrorCode, delete_records, fetch, list_offsets
-from lakebed.records import Record, build_batch, read_header, split
+from lakebed.records import HEADER_BYTES, Record, build_batch, read_header, split
 from tests.unit.broker.conftest import Running, StartBroker, settings_for
 from tests.unit.broker.requests import FETCH, FETCH_VERSION, append, batch_of, fetch_from, make_topic, read
 from tests.unit.broker.wire import Wire, wired
@@ -51,6 +51,33 @@ async def test_limit_over_all_partitions_is_kept_after_the_first(broker: Running
         told = answer.responses[0].partitions
         assert [len(_offsets(each)) for each in told] == [1, 0, 0]
         assert [each.high_watermark for each in told] == [1, 1, 1]
+
+
+async def test_what_is_in_memory_comes_in_smaller_answers_unless_more_is_asked_for(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    chosen = settings_for(tmp_path / "root", fetch_at_hand_bytes=1500, send_buffer_bytes=5000)
+    broker = await start_broker(chosen)
+    await create_topic(broker.cluster, "t", 3, {})
+    async with wired(broker.kafka) as wire:
+        for place in range(3):
+            await append(wire, "t", batch_of(bytes(1000)), place)
+        assert await _found_in(wire, 3, min_bytes=1) == [1, 0, 0]
+        assert await _found_in(wire, 3, min_bytes=2000) == [1, 1, 1]
+        assert await _found_in(wire, 3, min_bytes=1, max_bytes=3000) == [1, 0, 0]
+    started_later = await start_broker(chosen)
+    async with wired(started_later.kafka) as wire:  # none of it is in its memory
+        assert await _found_in(wire, 3, min_bytes=1) == [1, 1, 1]
+
+
+async def test_answer_that_no_send_buffer_holds_comes_whole(start_broker: StartBroker) -> None:
+    broker = await start_broker(send_buffer_bytes=1)
+    batch = batch_of(bytes(range(256)) * 3000)
+    async with wired(broker.kafka) as wire:
+        await make_topic(wire, "t")
+        await append(wire, "t", batch)
+        found = await read(wire, fetch_from("t", 0))
+        assert _payload(found)[HEADER_BYTES:] == batch[HEADER_BYTES:]
 
 
 async def test_offset_beyond_the_ends_is_out_of_range(broker: Running) -> None:
@@ -211,3 +238,13 @@ def _payload(found: fetch.PartitionData) -> memoryview:
 def _offsets(found: fetch.PartitionData) -> list[int]:
     """First offsets of the batches that came."""
     return [header.base_offset for header in split(_payload(found))]
+
+
+async def _found_in(wire: Wire, count: int, min_bytes: int, max_bytes: int = 1_000_000) -> list[int]:
+    """How many records come from the beginning of each of so many partitions."""
+    places = [fetch.FetchPartition(partition=p, partition_max_bytes=100_000) for p in range(count)]
+    wanted = fetch.FetchTopic(topic="t", partitions=places)
+    request = fetch.FetchRequest(max_wait_ms=5000, min_bytes=min_bytes, max_bytes=max_bytes, topics=[wanted])
+    answer = await wire.ask(FETCH, FETCH_VERSION, request)
+    assert isinstance(answer, fetch.FetchResponse)
+    return [len(_offsets(each)) for each in answer.responses[0].partitions]

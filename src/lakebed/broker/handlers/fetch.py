@@ -1,8 +1,9 @@
 """Fetch, v4-18. v5 adds log starts, v7 sessions (always answered as sessionless: id 0), v9 and v12 leader epochs, v13 names
 topics by id, v15 moves the replica's id.
 
-Records that are in memory are answered at once. An answer without records, or that an offset is out of range, follows a
-refresh of the log that began after the request came; then the request waits for the log to grow.
+Records that are in memory are answered at once, in pieces that stay in the processor's caches on their way. An answer without
+records, or that an offset is out of range, follows a refresh of the log that began after the request came; then the request
+waits for the log to grow.
 """
 
 from __future__ import annotations
@@ -53,8 +54,11 @@ class _Fetch:
 
     def __init__(self, request: wire.FetchRequest, call: Call, context: Context) -> None:
         self._request, self._call, self._context = request, call, context
-        self._room_bytes = min(max(0, request.max_bytes), context.policy.fetch_max_bytes, context.outgoing.room_bytes)
-        self._min_bytes = min(max(0, request.min_bytes), self._room_bytes)
+        policy = context.policy
+        self._most_bytes = min(max(0, request.max_bytes), policy.fetch_max_bytes, context.outgoing.room_bytes)
+        self._room_bytes = min(self._most_bytes, policy.fetch_at_hand_bytes)
+        self._min_bytes = min(max(0, request.min_bytes), self._most_bytes)
+        self._until_s = context.clock.monotonic_s() + min(request.max_wait_ms / 1000, _WAIT_MAX_S)
         self._targets = [[_Target(each) for each in topic.partitions] for topic in request.topics]
         self._found_bytes = 0
         self._failed = False
@@ -74,6 +78,7 @@ class _Fetch:
 
     async def run(self) -> wire.FetchResponse:
         """Read, and wait where there is not enough yet."""
+        self._room_bytes = self._most_bytes
         if self._unknown:
             await self._context.topics.refresh()
             self._refuse_unknown()
@@ -192,9 +197,8 @@ class _Fetch:
     async def _wait(self) -> None:
         """Until there is enough, something fails, or the client's patience ends."""
         clock = self._context.clock
-        until_s = clock.monotonic_s() + min(self._request.max_wait_ms / 1000, _WAIT_MAX_S)
         while not self._failed and self._found_bytes < self._min_bytes:
-            left_s = until_s - clock.monotonic_s()
+            left_s = self._until_s - clock.monotonic_s()
             if left_s <= 0 or not await self._grown(left_s):
                 return
             await self._read()
