@@ -13,7 +13,8 @@ STAMP := $(VENV)/.installed
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-setup: $(STAMP) ## create .venv with the lakebed command
+setup: $(STAMP) ## create .venv with the lakebed command, its hot rooms compiled where there is a C compiler (PLAIN=1: not)
+	@$(BIN)/python tools/compile_rooms.py $(if $(PLAIN),--plain)
 
 .cache/uv/bin/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Lakebed needs Python 3.11 or newer: make PYTHON=python3.12 …"; exit 1; }
@@ -57,3 +58,4 @@ lock: $(filter .cache/%,$(UV)) ## compile requirements/*.txt anew
 
 clean: ## forget environments and caches
 	rm -rf $(VENV) .cache bench/results/*.tmp
+	find src -name '*.so' -delete

@@ -8,6 +8,8 @@ import platform
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tools.compile_rooms import is_compiled
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -33,9 +35,8 @@ def with_worst(name: str, parts: list[Figure], bar: float) -> list[Figure]:
 
 
 def print_figures(part: str, figures: list[Figure]) -> None:
-    print(
-        f"\n{part} on {platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    )
+    machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+    print(f"\n{part} on {machine}, Python {platform.python_version()}, {'compiled' if is_compiled() else 'plain'}")
     for figure in figures:
         sign = "" if figure.bar is None else f"{'≥' if figure.at_least else '≤'} {figure.bar:g}"
         verdict = "" if figure.bar is None else ("holds" if figure.holds else "FAILS")

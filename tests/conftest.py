@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
+from tools.compile_rooms import is_stale
 
 from tests.services.oxia import oxia_program
 
@@ -15,6 +16,12 @@ pytest_plugins = [
     "tests.services.s3",
     "tests.spark",
 ]
+
+
+def pytest_configure() -> None:
+    """What would be tested is not what the sources say."""
+    if is_stale():
+        raise pytest.UsageError("compiled modules are older than their sources: run make setup, or make setup PLAIN=1")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
