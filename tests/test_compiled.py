@@ -35,6 +35,15 @@ def test_slice_with_an_effect_is_found() -> None:
     assert list(_busy_slices("rest = rest[write(rest) :]\nhead = rest[: len(rest)]")) == ["write(rest):"]
 
 
+@pytest.mark.parametrize("module", MODULES)
+def test_classes_have_no_keywords(module: str) -> None:
+    assert list(_keyworded_classes((SOURCES / "lakebed" / f"{module}.py").read_text())) == []
+
+
+def test_class_with_a_keyword_is_found() -> None:
+    assert list(_keyworded_classes("class A(Struct, eq=False): ...\nclass B(Struct): ...")) == ["A"]
+
+
 @pytest.mark.slow
 def test_plain_rooms_pass_the_same_tests(tmp_path: Path) -> None:
     shutil.copytree(SOURCES / "lakebed", tmp_path / "lakebed", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
@@ -50,6 +59,13 @@ def _busy_slices(source: str) -> Iterator[str]:
             parts = [part for bound in (node.lower, node.upper, node.step) if bound for part in ast.walk(bound)]
             if any(isinstance(part, ast.Await | ast.NamedExpr) or _is_busy_call(part) for part in parts):
                 yield ast.unparse(node)
+
+
+def _keyworded_classes(source: str) -> Iterator[str]:
+    """Classes whose making depends on more than their bases: compiled, they would be made without."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ClassDef) and node.keywords:
+            yield node.name
 
 
 def _is_busy_call(node: ast.AST) -> bool:

@@ -58,8 +58,9 @@ MODULES = (
     "groups/topics",
     "protocol/frames",
 )
-"""What is worth it and can be had: mypyc takes the defaults of renamed fields of msgspec structures for values, cannot make
-asynchronous generators, and evaluates the bounds of a slice twice, so that nothing in them may have an effect.
+"""What is worth it and can be had, and runs on the event loop only. mypyc takes the defaults of renamed fields of msgspec
+structures for values, forgets the keywords of a class (`frozen=True`), cannot make asynchronous generators, and evaluates the
+bounds of a slice twice, so that nothing in them may have an effect.
 """
 
 _ROOMS = ("broker", "groups", "kernel", "observe", "protocol", "records", "objects", "streams", "wal")

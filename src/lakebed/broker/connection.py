@@ -13,12 +13,11 @@ import asyncio
 from collections import deque
 from typing import Any, cast
 
-import msgspec
-
 from lakebed.broker.answers import OVERLAPPING, PARKED, Answer, Deferred, Promise
 from lakebed.broker.connection_ports import Gate, Lane, Repeat, Serve, Watch
 from lakebed.broker.inbox import Frame, Inbox, Intake
 from lakebed.broker.limits import Limits
+from lakebed.broker.request import Request
 from lakebed.clock import Clock
 from lakebed.errors import Invalid, LakebedError
 from lakebed.observe import Logger
@@ -28,15 +27,6 @@ _SLOW_BYTES_PER_S = 50_000
 _WRITE_HIGH_BYTES = 256 * 1024
 _LANE_AFTER = 8
 """Repeats in a row after which a lane is worth its while."""
-
-
-class _Request(msgspec.Struct, eq=False):
-    frame: Frame
-    header: RequestHeader
-    began_s: float
-    ready: bool = False
-    answer: Message | None = None
-    awaits: Promise | None = None
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -59,7 +49,7 @@ class Connection(asyncio.BufferedProtocol):
         self._clock, self._watch, self._logger = clock, watch, logger
         self._inbox = Inbox(intake)
         self._queue: deque[Frame] = deque()
-        self._started: deque[_Request] = deque()
+        self._started: deque[Request] = deque()
         self._repeated = self._in_a_row = 0
         self._gate = gate
         self._lane: Lane | None = None
@@ -317,9 +307,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._refuse(error)
                 return
             self._watch.received(header, frame.size_bytes)
-            self._follow(_Request(frame, header, self._active_s), answer)
+            self._follow(Request(frame, header, self._active_s), answer)
 
-    def _follow(self, request: _Request, answer: Answer) -> None:
+    def _follow(self, request: Request, answer: Answer) -> None:
         self._started.append(request)
         if isinstance(answer, Deferred):
             self._defer(request, answer)
@@ -329,7 +319,7 @@ class Connection(asyncio.BufferedProtocol):
             self._work = asyncio.get_running_loop().create_task(answer)
             self._work.add_done_callback(lambda done: self._worked(request, done))
 
-    def _defer(self, request: _Request, deferred: Deferred) -> None:
+    def _defer(self, request: Request, deferred: Deferred) -> None:
         def done(future: Promise) -> None:
             request.awaits = None
             if future.cancelled():
@@ -347,7 +337,7 @@ class Connection(asyncio.BufferedProtocol):
         request.awaits = deferred.future
         deferred.future.add_done_callback(done)
 
-    def _worked(self, request: _Request, done: asyncio.Future[Answer]) -> None:
+    def _worked(self, request: Request, done: asyncio.Future[Answer]) -> None:
         self._work = None
         error = None if done.cancelled() else done.exception()
         if done.cancelled() or error is not None:
@@ -366,7 +356,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._reading:
             self._receive()
 
-    def _fail(self, request: _Request, error: BaseException | None) -> None:
+    def _fail(self, request: Request, error: BaseException | None) -> None:
         """There is no answer that would be true: the client has to ask again on a new connection."""
         if error is not None:
             trace = None if isinstance(error, LakebedError) else error
@@ -375,7 +365,7 @@ class Connection(asyncio.BufferedProtocol):
         self._release(request.frame)
         self.close("request failed")
 
-    def _answer(self, request: _Request, answer: Message | None) -> None:
+    def _answer(self, request: Request, answer: Message | None) -> None:
         request.answer, request.ready = answer, True
         started = self._started
         while started and started[0].ready:
@@ -388,7 +378,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._draining or self._eof:
             self._close_when_done()
 
-    def _send(self, request: _Request) -> int:
+    def _send(self, request: Request) -> int:
         if request.answer is None or self._gone:
             return 0
         header = request.header

@@ -15,13 +15,13 @@ from .error_codes import ErrorCode, code_for
 from .frames import (
     MAX_FRAME_BYTES,
     SIZE_BYTES,
-    RequestHeader,
     read_frame_size,
     read_request_header,
     read_response_header,
     request_frame,
     response_frame,
 )
+from .header import RequestHeader
 from .loading import NAMES, load_messages
 from .wire import ZERO_UUID, Buffer, Message, Payload
 

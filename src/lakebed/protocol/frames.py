@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import struct
 
-import msgspec
-
 from lakebed.errors import Invalid
 
 from . import codec
 from .apis import Api
 from .generated.index import INDEX
+from .header import RequestHeader
 from .wire import Buffer, Message, read_varint, skip_tags, too_long
 
 SIZE_BYTES = 4
@@ -32,16 +31,6 @@ _HEAD = struct.Struct(">ii")
 _FLEXIBLE_HEAD = struct.Struct(">iiB")
 _REQUEST_HEAD = struct.Struct(">ihhi")
 _REMEDY = "Send a frame that follows Kafka's protocol"
-
-
-class RequestHeader(msgspec.Struct, frozen=True, gc=False):
-    """Who asks for what. The body starts at the frame's byte `body`."""
-
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
-    body: int
 
 
 def read_frame_size(prefix: Buffer, limit_bytes: int = MAX_FRAME_BYTES, position: int = 0) -> int:
