@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -10,8 +11,8 @@ from random import Random
 import pytest
 
 from lakebed.errors import LakebedError
-from lakebed.kernel import FileLogStore, verify
-from lakebed.objects import LocalStore, PowerCutDisk, PowerLost
+from lakebed.kernel import Committed, Decision, FileLogStore, Put, verify
+from lakebed.objects import Folder, LocalStore, PowerCutDisk, PowerLost
 from tests.logs import PREFIX, REGISTRY, open_log
 from tests.sim.mortal import Order, work
 from tests.sim.test_crash import BORN_MS, JOURNALS, whole
@@ -68,4 +69,34 @@ async def _check(disk: PowerCutDisk, root: Path, acknowledged: dict[str, int], *
     whole(log.current, acknowledged)
     if thorough:
         assert [each for each in (await verify(store, REGISTRY)).findings if each.severity != "note"] == []
+    await log.close()
+
+
+class _TroubledDisk(PowerCutDisk):
+    """Fails to sync a folder as often as it is told to."""
+
+    troubles = 0
+
+    def sync_folder(self, folder: Folder) -> None:
+        if self.troubles:
+            self.troubles -= 1
+            raise OSError(errno.EIO, "by the test")
+        super().sync_folder(folder)
+
+
+async def test_commit_whose_name_could_not_be_synced_is_acknowledged_when_it_is(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    disk = _TroubledDisk(root, tmp_path / "scratch")
+    files = disk.files()
+    log = await open_log(FileLogStore(root, PREFIX, LocalStore(root, files=files), files))
+    disk.troubles = 2
+    told = await log.commit(lambda _: Decision((Put.of("told", 1),), None), txn_id="1")
+    assert isinstance(told, Committed)
+    assert disk.troubles == 0
+    disk.cut()
+    files = disk.files()
+    again = await open_log(FileLogStore(root, PREFIX, LocalStore(root, files=files), files))
+    assert again.current.version == told.version
+    assert again.current.get("told") is not None
+    await again.close()
     await log.close()

@@ -61,6 +61,8 @@ class FileLogStore(Documents):
         self._made = False
         self._durable = int(NO_VERSION)
         """The last commit that this process has made."""
+        self._doubtful = int(NO_VERSION)
+        """The last commit that may have its name without that being synced. Whoever finds it there takes it for durable."""
         self._journal: Journal | None = None
         self._journal_bytes = int(settings.journal_bytes)
         self._unjournaled_left = settings.journal_after if settings.journal_bytes else -1
@@ -169,6 +171,8 @@ class FileLogStore(Documents):
             self._unjournaled_left -= 1
         began_s = self._clock.monotonic_s()
         try:
+            if self._doubtful == version:
+                self._files.sync_folder(self._folder)
             if self._journal is None:
                 self._create_synced(version, body)
             else:
@@ -176,7 +180,8 @@ class FileLogStore(Documents):
             self._durable = version
         except FileExistsError as taken:
             raise Exists(f"{self.name}: version {version} is taken", "Read it and try the next number") from taken
-        except OSError as error:
+        except (OSError, Ambiguous) as error:
+            self._doubtful = version
             raise Ambiguous(
                 f"{self.name}: version {version} may not be durable: {error}", "Look before retrying"
             ) from error
