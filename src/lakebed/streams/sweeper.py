@@ -88,8 +88,10 @@ class Sweeper:
         """Remove entries that DeleteRecords has left behind marks."""
         log = self._domains[domain]
         snapshot = await log.refresh()
-        streams = [int(key.removeprefix(LOG_START), 16) for key, _ in _items(snapshot, LOG_START)]
-        due = [stream for stream in streams if _has_entries_before_mark(snapshot, stream)]
+        marked = (int(key.removeprefix(LOG_START), 16) for key, _ in snapshot.scan(LOG_START, behind(LOG_START)))
+        # Most marks stay for long, within an entry: only those that have left something to do count against the limit.
+        late = (stream for stream in marked if _has_entries_before_mark(snapshot, stream))
+        due = list(islice(late, _ITEMS_PER_ROUND))
         for _ in range(_COMMITS_PER_ROUND if due else 0):
             txn_id = f"trim:{self._clock.uuid7()}"
             decide = marked_decision(due, self._clock.now_ms())

@@ -118,3 +118,20 @@ async def test_many_entries_go_in_bounded_commits(monkeypatch: pytest.MonkeyPatc
         assert index.count == 4
         await plane.sweeper.expire_records(0)
         assert bounds(plane.domain.log.current, stream) == (10, 10)
+
+
+async def test_entries_behind_a_mark_go_however_many_marks_come_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakebed.streams.retention.ENTRIES_PER_COMMIT", 2)
+    monkeypatch.setattr("lakebed.streams.sweeper._ITEMS_PER_ROUND", 3)
+    async with memory_plane() as plane:
+        *many, large = (await plane.topic(partitions=5)).streams
+        for stream in many:
+            await plane.send(stream, batch(b"a", b"b"))
+            await plane.domain.delete_records(stream, 1)
+        for _ in range(6):
+            await plane.send(large, batch(b"x"))
+        assert (await plane.domain.delete_records(large, 5)).low_watermark == 5
+        await plane.sweeper.trim_marked(0)
+        index = plane.domain.log.current.stream(large)
+        assert index is not None
+        assert (index.start, index.count) == (5, 1)
