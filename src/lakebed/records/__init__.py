@@ -32,7 +32,7 @@ from lakebed.records.batch import (
     stamp_append_time,
 )
 from lakebed.records.compression import compress, decompress, decompress_into
-from lakebed.records.rows import Record, build_batch, find_timestamp, read_records, recompress
+from lakebed.records.rows import Record, build_batch, read_records, recompress
 from lakebed.records.summary import BatchSummary, pack_summaries, summarize, unpack_summaries
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         between_offsets,
     )
     from lakebed.records.encoder import Encoded, Encoder
+    from lakebed.records.moments import Moments, find_moments
     from lakebed.records.warmth import warm
 
 __all__ = [
@@ -71,6 +72,7 @@ __all__ = [
     "Encoded",
     "Encoder",
     "Fault",
+    "Moments",
     "ProduceRules",
     "Record",
     "Refusal",
@@ -84,7 +86,7 @@ __all__ = [
     "decompress",
     "decompress_into",
     "empty_batch",
-    "find_timestamp",
+    "find_moments",
     "pack_summaries",
     "patch",
     "patch_run",
@@ -108,8 +110,10 @@ _WHEN_ASKED_FOR = {
     "Encoded": "encoder",
     "Encoder": "encoder",
     "Fault": "columns",
+    "Moments": "moments",
     "Undecodable": "columns",
     "between_offsets": "columns",
+    "find_moments": "moments",
     "warm": "warmth",
 }
 

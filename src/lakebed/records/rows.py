@@ -1,6 +1,6 @@
 """Single records in plain Python: read one batch, build one batch, change its compression.
 
-For the few records of a time lookup, a command line or a test; segments go through the columns. Header keys stay bytes, so
+For the few records of a command line or a test; segments go through the columns. Header keys stay bytes, so
 nothing is lost when a client sent something else than UTF-8.
 """
 
@@ -62,12 +62,6 @@ def read_records(batch: Buffer, *, limit_bytes: int) -> Iterator[Record]:
         at, last_delta = at + size, delta
     if at != len(data):
         raise _corrupt("bytes left over")
-
-
-def find_timestamp(batch: Buffer, timestamp_ms: int, *, limit_bytes: int) -> Record | None:
-    """The first record that is not older than `timestamp_ms`."""
-    records = read_records(batch, limit_bytes=limit_bytes)
-    return next((record for record in records if record.timestamp_ms >= timestamp_ms), None)
 
 
 def build_batch(

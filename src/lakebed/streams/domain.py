@@ -19,6 +19,7 @@ from lakebed.streams.refresh import Refresher
 from lakebed.streams.retention import DeleteRange, delete_records_decision
 from lakebed.streams.settled_reader import SettledMemory, SettledReader
 from lakebed.streams.timestamps import TimeIndex
+from lakebed.streams.wal_moments import WalMoments
 from lakebed.wal import (
     DEFAULT_ZONE,
     Appended,
@@ -82,7 +83,7 @@ class Domain:
         wal = WalReader(store, memory.ranges, measures)
         self._settled = SettledReader(store, memory.settled, metrics, number)
         self.reader = StreamReader(log, memory.tail, wal, self._settled, measures)
-        self.times = TimeIndex(wal, self._settled)
+        self.times = TimeIndex(WalMoments(wal, memory.settled.workers), self._settled)
         self.arrivals = Arrivals(log)
         self.refresher = Refresher(log)
         self.collector = Collector(log, store, domain=number, clock=clock, settings=settings, metrics=measures)

@@ -1,4 +1,5 @@
-"""The threads that turn settled rows into batches, and how much they may hold at a time; all domains share them.
+"""The threads that turn settled rows into batches and look for moments, and how much they may hold at a time; all domains share
+them.
 
 Arrow and the compiled kernels are loaded by the first thread that needs them: a broker without settled files never pays.
 Invariant: what is being read and decoded is never more than the limit, or one piece that is larger.
@@ -11,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 
@@ -83,7 +85,11 @@ class Workers:
 
     async def run(self, work: Callable[[RowReader], T]) -> T:
         """Do `work` in a thread, with a reader that nobody else uses meanwhile."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._do, work)
+        return await self.call(partial(self._do, work))
+
+    async def call(self, work: Callable[[], T]) -> T:
+        """Do `work`, which needs no reader, in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def _do(self, work: Callable[[RowReader], T]) -> T:
         try:

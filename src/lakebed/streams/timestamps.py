@@ -6,19 +6,15 @@ declare a batch's greatest timestamp; where the records do not bear it out, the 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from lakebed.kernel import IndexEntry, Snapshot, Stream
-from lakebed.records import Record, read_records
+from lakebed.kernel import Block, IndexEntry, Snapshot, Stream
 from lakebed.streams.index import PARQUET, bounds
 from lakebed.streams.settled_layout import Moment, later
 from lakebed.streams.settled_reader import SettledReader
-from lakebed.streams.summaries import unpacked
-from lakebed.wal import WalReader
-
-UNCOMPRESSED_BYTES_MAX = 256 << 20
-_LONG_MIN, _LONG_MAX = -(1 << 63), (1 << 63) - 1
+from lakebed.streams.wal_moments import Place, WalMoments
 
 
 class Found(NamedTuple):
@@ -31,10 +27,21 @@ class Found(NamedTuple):
 NOWHERE = Found(-1, -1)
 
 
+class _Part(NamedTuple):
+    """A part of a stream that may hold a record of this time at this offset, but none that is later, or earlier in the stream.
+
+    Parts sort so that the most promising comes first, and no two that wait begin at the same offset.
+    """
+
+    negative_ms: int
+    offset: int
+    what: tuple[Block, int] | IndexEntry | Place
+
+
 class TimeIndex:
     """Answers questions of time about the streams of one domain."""
 
-    def __init__(self, wal: WalReader, settled: SettledReader) -> None:
+    def __init__(self, wal: WalMoments, settled: SettledReader) -> None:
         self._wal = wal
         self._settled = settled
 
@@ -48,70 +55,46 @@ class TimeIndex:
             if entry.file_type == PARQUET:
                 found = await self._settled.first_since(entry, start, timestamp_ms)
             else:
-                found = await self._first_in_wal(snapshot, entry, start, timestamp_ms)
+                found = await self._wal.first_since(entry, start, timestamp_ms, snapshot.version)
             if found is not None:
                 return Found(*found)
         return NOWHERE
 
     async def greatest(self, snapshot: Snapshot, number: int) -> Found:
-        """The first record that has the greatest timestamp of the stream."""
+        """The first record that has the greatest timestamp of the stream.
+
+        The part that promises the most is looked at first, and falls into smaller ones that do not promise more.
+        """
         stream = snapshot.stream(number)
         if stream is None:
             return NOWHERE
         start = bounds(snapshot, number).log_start
+        parts = [
+            _Part(-block.timestamp_max(count), block.start, (block, count))
+            for block, count in stream.blocks()
+            if block.ends[count - 1] > start
+        ]
+        heapify(parts)
         best: Moment | None = None
-        limit_ms = _LONG_MAX
-        while (below := _greatest_below(stream, start, limit_ms)) is not None:
-            if best is not None and best.timestamp_ms >= below:
+        while parts:
+            part = heappop(parts)
+            if part.negative_ms > 0 or (best is not None and part[:2] > (-best.timestamp_ms, best.offset)):
                 break
-            for entry in _entries_since(stream, start, below):
-                if entry.timestamp_max < limit_ms:
-                    best = later(best, await self._greatest_in(snapshot, entry, start))
-            limit_ms = below  # deleted records may have borne it, or none did: then others are the greatest
+            if isinstance(part.what, Place):
+                best = later(best, await self._wal.latest(part.what, start, snapshot.version))
+            elif isinstance(part.what, IndexEntry) and part.what.file_type == PARQUET:
+                best = later(best, await self._settled.greatest(part.what, start))
+            else:
+                for smaller in self._parts_of(part.what, start):
+                    heappush(parts, smaller)
         return Found(*best) if best else NOWHERE
 
-    async def _greatest_in(self, snapshot: Snapshot, entry: IndexEntry, start: int) -> Moment | None:
-        if entry.file_type == PARQUET:
-            return await self._settled.greatest(entry, start)
-        best: Moment | None = None
-        for declared_ms in (entry.timestamp_max, _LONG_MIN):
-            async for record in self._records(snapshot, entry, start, declared_ms):
-                best = later(best, Moment(record.offset, record.timestamp_ms))
-            if best is not None and best.timestamp_ms >= declared_ms:
-                break
-        return best
-
-    async def _first_in_wal(
-        self, snapshot: Snapshot, entry: IndexEntry, start: int, timestamp_ms: int
-    ) -> Moment | None:
-        async for record in self._records(snapshot, entry, start, timestamp_ms):
-            if record.timestamp_ms >= timestamp_ms:
-                return Moment(record.offset, record.timestamp_ms)
-        return None
-
-    async def _records(
-        self, snapshot: Snapshot, entry: IndexEntry, start: int, timestamp_ms: int
-    ) -> AsyncIterator[Record]:
-        """Records from offset `start` on, of the batches that say they reach the moment."""
-        offset = entry.offset_start
-        for batch in unpacked(entry.batches):
-            end = offset + batch.offset_count
-            if end > start and batch.max_timestamp_ms >= timestamp_ms:
-                piece = await self._wal.read(entry, offset, batch.length_bytes, snapshot.version)
-                for record in read_records(piece.views[0], limit_bytes=UNCOMPRESSED_BYTES_MAX):
-                    if record.offset >= start:
-                        yield record
-            offset = end
-
-
-def _greatest_below(stream: Stream, start: int, limit_ms: int) -> int | None:
-    """The greatest timestamp of an entry that is less than the limit; None when there is none."""
-    if limit_ms == _LONG_MAX:
-        greatest_ms = max((block.timestamp_max(count) for block, count in stream.blocks()), default=-1)
-    else:
-        times = (entry.timestamp_max for entry in stream.entries(start) if entry.timestamp_max < limit_ms)
-        greatest_ms = max(times, default=-1)
-    return greatest_ms if greatest_ms >= 0 else None
+    def _parts_of(self, what: tuple[Block, int] | IndexEntry, start: int) -> Iterator[_Part]:
+        if isinstance(what, IndexEntry):
+            return (_Part(-place.max_ms, place.offset, place) for place in self._wal.places(what, start))
+        block, count = what
+        entries = (entry for entry in block.entries(count) if entry.offset_end > start)
+        return (_Part(-entry.timestamp_max, entry.offset_start, entry) for entry in entries)
 
 
 def _entries_since(stream: Stream, start: int, timestamp_ms: int) -> Iterator[IndexEntry]:

@@ -21,7 +21,6 @@ from lakebed.records import (
     check_produce,
     crc_matches,
     empty_batch,
-    find_timestamp,
     patch,
     patch_run,
     read_header,
@@ -225,13 +224,6 @@ def test_recompressed_batch_holds_the_same_records() -> None:
             assert read_header(batch).codec_id == after
             assert crc_matches(batch, read_header(batch))
             assert list(read_records(batch, limit_bytes=1 << 20)) == RECORDS
-
-
-def test_first_record_not_older_than_a_timestamp_is_found() -> None:
-    batch = build_batch(RECORDS, codec=Codec.LZ4)
-    assert find_timestamp(batch, NOW_MS + 3, limit_bytes=1 << 20) == RECORDS[3]
-    assert find_timestamp(batch, 0, limit_bytes=1 << 20) == RECORDS[0]
-    assert find_timestamp(batch, NOW_MS + 5, limit_bytes=1 << 20) is None
 
 
 def test_undecodable_records_are_corrupt_to_the_reader() -> None:
