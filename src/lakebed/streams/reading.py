@@ -7,9 +7,10 @@ where offsets have no record, a batch reaches over them.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from lakebed.errors import Corrupt, NotFound
+from lakebed.errors import Corrupt, LakebedError, NotFound, Unavailable
 from lakebed.kernel import CommitLog, IndexEntry, Snapshot
 from lakebed.streams.index import PARQUET, Bounds, bounds
 from lakebed.streams.read_ahead import ReadAhead
@@ -17,6 +18,7 @@ from lakebed.streams.settled_reader import SettledReader
 from lakebed.wal import Slice, TailCache, WalMetrics, WalReader
 
 _ENTRIES_AT_ONCE = 32
+_MOVES_MAX = 3
 
 
 class Fetched(NamedTuple):
@@ -68,14 +70,16 @@ class StreamReader:
     async def read(
         self, snapshot: Snapshot, number: int, offset: int, max_bytes: int, *, must: bool = True
     ) -> Fetched | OutOfRange:
-        """Batches from `offset` on, up to `max_bytes`; with `must`, at least one even if it is larger."""
-        try:
-            return await self._read(snapshot, number, offset, max_bytes, must)
-        except NotFound as gone:
-            fresh = await self._log.refresh()
-            if _same_place(snapshot, fresh, number, offset):
-                raise Corrupt(f"stream {number} at offset {offset}: {gone.problem}", "Restore the object") from gone
-            return await self._read(fresh, number, offset, max_bytes, must)
+        """Batches from `offset` on, up to `max_bytes` or what cannot be read; with `must`, at least one even if it is larger."""
+        for _ in range(_MOVES_MAX):
+            try:
+                return await self._read(snapshot, number, offset, max_bytes, must)
+            except NotFound as gone:
+                fresh = await self._log.refresh()
+                if _same_place(snapshot, fresh, number, offset):
+                    raise Corrupt(f"stream {number} at offset {offset}: {gone.problem}", "Restore the object") from gone
+                snapshot = fresh
+        raise Unavailable(f"stream {number} moves faster than it can be read at offset {offset}", "Try again")
 
     async def _read(
         self, snapshot: Snapshot, number: int, offset: int, max_bytes: int, must: bool
@@ -86,7 +90,12 @@ class StreamReader:
         views: list[memoryview] = []
         size = 0
         while offset < span.high_watermark and (size < max_bytes or (must and not views)):
-            pieces = await self._next(snapshot, number, offset, max_bytes - size)
+            try:
+                pieces = await self._next(snapshot, number, offset, max_bytes - size)
+            except LakebedError:
+                if not views:
+                    raise
+                break  # what lies before is served; whoever asks for the rest is told what is wrong with it
             for piece in pieces:
                 if size + piece.size_bytes > max_bytes and (views or not must):
                     return Fetched(views, size, offset, span)
@@ -109,7 +118,7 @@ class StreamReader:
         if len(entries) == 1:
             return [await self._wal.read(entries[0], offset, room_bytes, version)]
         reads = [self._wal.read(entry, max(offset, entry.offset_start), room_bytes, version) for entry in entries]
-        return _joined(await asyncio.gather(*reads), entries)
+        return _joined(await asyncio.gather(*reads, return_exceptions=True), entries)
 
     def _planned(self, snapshot: Snapshot, number: int, offset: int, room_bytes: int) -> list[IndexEntry]:
         """Entries to read at once: one in Parquet, or others up to what fits, to Parquet, or to what memory holds."""
@@ -147,10 +156,14 @@ class StreamReader:
             self._ahead.step(number, stream, offset, piece.next_offset)
 
 
-def _joined(slices: list[Slice], entries: list[IndexEntry]) -> list[Slice]:
-    """As many of the slices as follow each other: one that stops within its entry is the last."""
+def _joined(found: Sequence[Slice | BaseException], entries: list[IndexEntry]) -> list[Slice]:
+    """As many slices as follow each other: one that stops within its entry is the last, and so is one before a failure."""
     joined: list[Slice] = []
-    for piece, entry in zip(slices, entries, strict=True):
+    for piece, entry in zip(found, entries, strict=True):
+        if isinstance(piece, BaseException):
+            if not joined:
+                raise piece
+            break
         joined.append(piece)
         if piece.next_offset < entry.offset_end:
             break

@@ -178,6 +178,26 @@ async def test_offsets_are_found_by_place_and_by_time(broker: Running) -> None:
         assert await _listed(wire, 3201) == (-1, -1)
 
 
+async def test_lost_object_is_told_as_trouble_of_the_store_where_it_is_needed(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    one = await start_broker()
+    async with wired(one.kafka) as wire:
+        await make_topic(wire, "t")
+        for base in (1000, 2000, 3000):
+            await append(wire, "t", build_batch([Record(0, base, None, b"x")]))
+    _, lost, _ = sorted(path for path in (tmp_path / "root" / "wal").rglob("*.wo") if path.stat().st_size)
+    lost.unlink()
+    cold = await start_broker()
+    async with wired(cold.kafka) as wire:
+        assert _offsets(await read(wire, fetch_from("t", 0))) == [0]
+        assert (await read(wire, fetch_from("t", 1))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert _offsets(await read(wire, fetch_from("t", 2))) == [2]
+        assert await _listed(wire, 1000) == (0, 1000)
+        assert (await _asked(wire, 2000)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert await _listed(wire, 3000) == (2, 3000)
+
+
 async def test_records_acknowledged_by_one_broker_are_read_through_another_at_once(
     start_broker: StartBroker,
 ) -> None:
@@ -221,13 +241,17 @@ async def test_topics_of_several_domains_are_fetched_together(start_broker: Star
 
 
 async def _listed(wire: Wire, timestamp: int) -> tuple[int, int]:
+    told = await _asked(wire, timestamp)
+    assert told.error_code == ErrorCode.NONE
+    return told.offset, told.timestamp
+
+
+async def _asked(wire: Wire, timestamp: int) -> list_offsets.ListOffsetsPartitionResponse:
     wanted = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     topics = [list_offsets.ListOffsetsTopic(name="t", partitions=[wanted])]
     answer = await wire.ask(Api.LIST_OFFSETS, 8, list_offsets.ListOffsetsRequest(replica_id=-1, topics=topics))
     assert isinstance(answer, list_offsets.ListOffsetsResponse)
-    told = answer.topics[0].partitions[0]
-    assert told.error_code == ErrorCode.NONE
-    return told.offset, told.timestamp
+    return answer.topics[0].partitions[0]
 
 
 def _payload(found: fetch.PartitionData) -> memoryview:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from lakebed.config import ByteCount, WalSettings
+from lakebed.errors import Corrupt
 from lakebed.kernel import Add, Committed, Decision, Remove, View
 from lakebed.objects import MemoryStore
 from lakebed.records import Record, build_batch
@@ -140,6 +141,46 @@ async def test_greatest_time_among_deleted_records_does_not_count() -> None:
         await plane.domain.delete_records(stream, 1)
         snapshot = plane.domain.log.current
         assert await plane.domain.times.greatest(snapshot, stream) == (2, BASE_MS + 5)
+
+
+async def test_records_before_a_lost_object_are_read_and_reading_fails_at_it() -> None:
+    store = MemoryStore()
+    async with memory_plane(store) as plane:
+        (stream,) = (await plane.topic()).streams
+        for n in range(10):
+            await plane.send(stream, batch(b"%d" % n))
+    async with memory_plane(store, settings=COLD) as plane:
+        snapshot, reader = await plane.domain.log.refresh(), plane.domain.reader
+        (lost,) = locate(snapshot, stream, 5, 1)
+        await store.delete(lost.segment)
+        for start in (0, 4):
+            found = await reader.read(snapshot, stream, start, 1 << 20)
+            assert isinstance(found, Fetched)
+            assert (offsets(found), found.next_offset) == (list(range(start, 5)), 5)
+        with pytest.raises(Corrupt, match="offset 5"):
+            await reader.read(snapshot, stream, 5, 1 << 20)
+        found = await reader.read(snapshot, stream, 6, 1 << 20)
+        assert isinstance(found, Fetched)
+        assert offsets(found) == list(range(6, 10))
+
+
+async def test_records_before_a_damaged_object_are_read() -> None:
+    store = MemoryStore()
+    async with memory_plane(store) as plane:
+        (stream,) = (await plane.topic()).streams
+        for n in range(3):
+            await plane.send(stream, batch(b"%d" % n))
+    async with memory_plane(store, settings=COLD) as plane:
+        snapshot, reader = await plane.domain.log.refresh(), plane.domain.reader
+        (damaged,) = locate(snapshot, stream, 2, 1)
+        body, _ = await store.get(damaged.segment)
+        last = damaged.position + damaged.size - 1
+        await store.put(damaged.segment, body[:last] + bytes([body[last] ^ 1]) + body[last + 1 :])
+        found = await reader.read(snapshot, stream, 0, 1 << 20)
+        assert isinstance(found, Fetched)
+        assert offsets(found) == [0, 1]
+        with pytest.raises(Corrupt, match="damaged"):
+            await reader.read(snapshot, stream, 2, 1 << 20)
 
 
 async def test_many_readers_share_the_work() -> None:

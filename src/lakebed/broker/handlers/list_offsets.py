@@ -58,7 +58,7 @@ class _Look:
             return _refused(wanted, ErrorCode.UNSUPPORTED_VERSION)
         try:
             found = await self._find(self._context.domains[topic.domain], stream, timestamp)
-        except Corrupt:
+        except (Corrupt, NotFound):  # of what the newest index names, not of the topic
             return _refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
         except LakebedError as error:
             return _refused(wanted, code_for(error))
