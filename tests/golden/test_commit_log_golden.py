@@ -9,16 +9,31 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lakebed.clock import SystemClock
-from lakebed.kernel import ROOT_FILE, FileLogStore, Snapshot, open_root, verify
+from lakebed.clock import FakeClock, SystemClock
+from lakebed.errors import Invalid
+from lakebed.kernel import (
+    ROOT_FILE,
+    Decision,
+    FileLogStore,
+    ForgetStreams,
+    Registry,
+    Remove,
+    Snapshot,
+    Version,
+    open_root,
+    verify,
+)
 from lakebed.kernel.bundle import bundle_name, decode_bundle
 from lakebed.kernel.checkpoint import POINTER
 from lakebed.kernel.documents import commit_name
+from lakebed.kernel.keys import KeysPart
+from lakebed.kernel.streams import StreamsPart
 from lakebed.objects import LocalStore
 from tests.golden.make_commit_log import BORN_MS, LOG, make
 from tests.logs import REGISTRY, open_log, state_bytes
 
 GOLDEN = Path(__file__).parent / "commit_log"
+FORGETTING = GOLDEN.parent / "forgotten_stream" / commit_name(257)
 DOCUMENT = Path(__file__).parents[2] / "docs" / "formats" / "commit-log.md"
 CHECKPOINT = "00000000000000000256.checkpoint.json"
 
@@ -93,6 +108,34 @@ async def test_the_same_history_is_written_as_the_same_bytes(tmp_path: Path) -> 
             assert (folder / path.name).read_bytes() == path.read_bytes(), path.name
 
 
+async def test_stream_is_forgotten_by_the_golden_commit_as_ever(tmp_path: Path) -> None:
+    store = laid_out(tmp_path)
+    shutil.copy(FORGETTING, tmp_path / LOG)
+    log = await open_log(store, create=None)
+    assert [number for number, _ in log.current.streams()] == [7]
+    assert [number for number, _ in (await log.snapshot(Version(256))).streams()] == [7, 9]
+    assert (await verify(store, REGISTRY)).findings == ()
+    await log.close()
+
+
+async def test_forgetting_a_stream_is_written_as_the_same_bytes(tmp_path: Path) -> None:
+    clock = FakeClock(BORN_MS + 9_000)
+    log = await open_log(laid_out(tmp_path), clock=clock, create=None)
+    segment = Remove(stream=9, offset_start=0, offset_end=1, released_ms=clock.now_ms())
+    await log.commit(lambda _: Decision([segment, ForgetStreams(streams=[9])], None), txn_id="b1:257")
+    await log.close()
+    assert (tmp_path / LOG / FORGETTING.name).read_bytes() == FORGETTING.read_bytes()
+
+
+async def test_program_that_does_not_know_how_to_forget_a_stream_refuses_the_log(tmp_path: Path) -> None:
+    store = laid_out(tmp_path)
+    shutil.copy(FORGETTING, tmp_path / LOG)
+    older = StreamsPart()
+    older.operations = tuple(kind for kind in older.operations if kind is not ForgetStreams)
+    with pytest.raises(Invalid, match="forget_streams"):
+        await open_log(store, registry=Registry([KeysPart(), older]), create=None)
+
+
 async def test_replay_of_the_golden_commits_equals_the_golden_checkpoint(tmp_path: Path) -> None:
     log = await open_log(laid_out(tmp_path / "a", without=(CHECKPOINT, CHECKPOINT + ".zst", POINTER)), create=None)
     pointed = await open_log(laid_out(tmp_path / "b"), create=None)
@@ -106,6 +149,7 @@ def test_documentation_shows_the_golden_bytes() -> None:
     blocks = re.findall(r"<!-- golden: (\S+) -->\n```json(?:l)?\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     assert {name for name, _ in blocks} >= {
         ROOT_FILE, commit_name(0), commit_name(2), commit_name(4), CHECKPOINT, bundle_name(0), POINTER,
+        f"../{FORGETTING.parent.name}/{FORGETTING.name}",
     }  # fmt: skip
     for name, shown in blocks:
         lines = [msgspec.json.decode(line) for line in (GOLDEN / name).read_bytes().split(b"\n")]

@@ -22,6 +22,7 @@ from lakebed.kernel import (
     Conflict,
     Decision,
     Delete,
+    ForgetStreams,
     Operation,
     Put,
     Puts,
@@ -52,6 +53,7 @@ class LogAgainstDict(RuleBasedStateMachine):
         self.objects = MemoryStore(self.clock)
         self.model: Model = {}
         self.ranges: list[tuple[int, int]] = []
+        self.end = 0
         self.past: list[tuple[int, Model, list[tuple[int, int]]]] = []
         self.logs: list[CommitLog] = []
         self.count = 0
@@ -107,8 +109,8 @@ class LogAgainstDict(RuleBasedStateMachine):
             return Decision([_add(start, start + size)], None)
 
         result = self.run(self.logs[at].commit(decide, txn_id=self.txn()))
-        end = self.end()
-        self.ranges.append((end, end + size))
+        self.ranges.append((self.end, self.end + size))
+        self.end += size
         self.took(result, [])
 
     @precondition(lambda self: len(self.ranges) > 1)
@@ -122,6 +124,16 @@ class LogAgainstDict(RuleBasedStateMachine):
         kept = [each for each in self.ranges if each[0] >= last[1]]
         self.ranges = kept if cut else [(first[0], last[1]), *kept]
         self.took(result, [])
+
+    @precondition(lambda self: self.ranges)
+    @rule(at=which)
+    def forget_stream(self, at: int) -> None:
+        gone = Remove(stream=1, offset_start=self.ranges[0][0], offset_end=self.end)
+        forget = ForgetStreams(streams=[1])
+        result = self.run(self.logs[at].commit(lambda _: Decision([gone, forget], None), txn_id=self.txn()))
+        self.ranges, self.end = [], 0
+        self.took(result, [])
+        assert self.logs[at].current.stream(1) is None
 
     @rule(at=which, key=keys)
     def read(self, at: int, key: str) -> None:
@@ -214,9 +226,6 @@ class LogAgainstDict(RuleBasedStateMachine):
         moment = unix_ms(timestamp)
         assert not self.past or moment > self.past[-1][0]
         self.past.append((moment, dict(self.model), list(self.ranges)))
-
-    def end(self) -> int:
-        return max((end for _, _, ranges in self.past for _, end in ranges), default=0)
 
     def same(self, snapshot: Snapshot, version: int) -> None:
         _, model, ranges = self.past[version]

@@ -1,4 +1,4 @@
-"""The offset index against a plain list: appends, retries, swaps, retention, DeleteRecords, collection, reopening.
+"""The offset index against a plain list: appends, retries, swaps, retention, DeleteRecords, deletion, collection, reopening.
 
 The model is what a consumer should see: one list of values per stream and the first offset that is still there.
 """
@@ -125,6 +125,23 @@ class IndexAgainstAList(RuleBasedStateMachine):
                 self.starts[at] = max(self.starts[at], entry.offset_end)
         decide = expire_decision([(number, Keep(-1, kept))], self.clock.now_ms())
         self.run(self._commit(decide))
+
+    @rule(finished=st.booleans())
+    def delete_topic(self, finished: bool) -> None:
+        """And create it anew; the sweeper may come later."""
+        self.run(self.plane.admin.delete("orders"))
+        if finished:
+            self.run(self.plane.sweeper.finish_topics())
+        fresh = self.run(self.plane.topic(partitions=STREAMS)).streams
+        assert min(fresh) > max(self.streams)
+        self.streams, self.starts = fresh, [0] * STREAMS
+        self.values = [[] for _ in range(STREAMS)]
+        self.sent.clear()
+
+    @rule()
+    def sweep(self) -> None:
+        self.run(self.plane.sweeper.finish_topics())
+        assert {number for number, _ in self.plane.domain.log.current.streams()} <= set(self.streams)
 
     @rule(seconds=st.sampled_from([0.5, 10, 100]))
     def collect(self, seconds: float) -> None:

@@ -9,7 +9,7 @@ from lakebed.kernel.file_store import FileLogStore
 from lakebed.kernel.identity import Floor, Identity, floor_of, oldest_version
 from lakebed.kernel.keys import Entry, KeysPart
 from lakebed.kernel.object_store import ObjectLogStore
-from lakebed.kernel.operations import Add, Commit, Delete, Forget, Operation, Put, Puts, Remove
+from lakebed.kernel.operations import Add, Commit, Delete, Forget, ForgetStreams, Operation, Put, Puts, Remove
 from lakebed.kernel.oxia_store import OxiaLogStore
 from lakebed.kernel.parts import Frozen, Part, PartDraft, Registry
 from lakebed.kernel.paths import CLUSTER_LOG, LAKE_LOG, ROOT_FILE, domain_log, log_prefix
@@ -47,6 +47,7 @@ __all__ = [
     "Finding",
     "Floor",
     "Forget",
+    "ForgetStreams",
     "Frozen",
     "Identity",
     "IndexEntry",

@@ -86,6 +86,12 @@ class Forget(Operation, tag="forget", gc=False):
     segments: list[str]
 
 
+class ForgetStreams(Operation, tag="forget_streams", gc=False):
+    """The streams, which hold no entries when the transaction ends, are as if they had never been."""
+
+    streams: list[int]
+
+
 class Commit(msgspec.Struct, frozen=True):
     """One numbered document of the log."""
 

@@ -14,7 +14,7 @@ import msgspec
 from lakebed.errors import Corrupt, Invalid
 from lakebed.kernel.blocks import BLOCK_MAX, Block
 from lakebed.kernel.lazy_block import LazyBlock
-from lakebed.kernel.operations import Add, Forget, Operation, Remove
+from lakebed.kernel.operations import Add, Forget, ForgetStreams, Operation, Remove
 from lakebed.kernel.parts import Misfit
 from lakebed.kernel.sortedmap import ABSENT, Absent, SortedMap
 from lakebed.kernel.store import Version
@@ -74,13 +74,14 @@ class Streams:
 class StreamsDraft:
     """The next version of the streams: those that change, as drafts."""
 
-    __slots__ = ("_base", "_changed", "_edited", "_released_ms", "_segments", "_weight_bytes")
+    __slots__ = ("_base", "_changed", "_edited", "_forgotten", "_released_ms", "_segments", "_weight_bytes")
 
     def __init__(self, base: Streams) -> None:
         self._base = base
-        self._changed: dict[int, StreamDraft] = {}
+        self._changed: dict[int, StreamDraft | Absent] = {}
         self._segments: dict[str, int] = {}
-        self._edited: set[int] = set()
+        self._edited: dict[int, StreamDraft] = {}
+        self._forgotten: set[int] = set()
         self._released_ms: dict[str, int] = {}
         """When segments were last let go of, for those of them that nothing names in the end; 0 is not worth remembering."""
         self._weight_bytes = base.weight_bytes
@@ -91,9 +92,11 @@ class StreamsDraft:
         elif isinstance(operation, Remove):
             draft = self._draft(operation.stream, version)
             draft.remove(operation.offset_start, operation.offset_end, operation.released_ms)
-            self._edited.add(operation.stream)
+            self._edited[operation.stream] = draft
         elif isinstance(operation, Forget):
             self._released_ms.update(dict.fromkeys(operation.segments, 0))
+        elif isinstance(operation, ForgetStreams):
+            self._forgotten.update(operation.streams)
 
     def apply_run(self, run: Sequence[tuple[Operation, int]]) -> None:
         """Appends are gathered by stream; where anything is removed, order matters and they are taken one by one."""
@@ -112,7 +115,9 @@ class StreamsDraft:
 
     def get(self, stream: int) -> Stream | None:
         draft = self._changed.get(stream)
-        return self._base.get(stream) if draft is None else draft.view()
+        if draft is None:
+            return self._base.get(stream)
+        return None if isinstance(draft, Absent) else draft.view()
 
     def items(self) -> Iterator[tuple[int, Stream]]:
         numbers = {number for number, _ in self._base.items()} | self._changed.keys()
@@ -128,16 +133,21 @@ class StreamsDraft:
 
     def finish(self) -> None:
         if self._edited:
-            for number in sorted(self._edited):
-                self._finish(number, self._changed[number])
+            for number, draft in sorted(self._edited.items()):
+                self._finish(number, draft)
             self._edited.clear()
+        if self._forgotten:
+            for number in sorted(self._forgotten):
+                self._forget(number)
+            self._forgotten.clear()
 
     def freeze(self) -> Streams:
         self.finish()
         if not self._changed and not self._released_ms:
             return self._base
         streams: dict[int, Stream | Absent] = {
-            number: draft.freeze(draft.changed) for number, draft in self._changed.items()
+            number: draft if isinstance(draft, Absent) else draft.freeze(draft.changed)
+            for number, draft in self._changed.items()
         }
         segments, gone = self._merged_segments()
         released = self._merged_released(gone)
@@ -147,7 +157,7 @@ class StreamsDraft:
         draft = self._draft(operation.stream, version)
         try:
             if not draft.add(operation, version):
-                self._edited.add(operation.stream)
+                self._edited[operation.stream] = draft
         except Invalid as error:
             raise Invalid(f"stream {operation.stream}: {error.problem}", error.remedy) from error
         self._count(operation.segment, 1)
@@ -176,8 +186,8 @@ class StreamsDraft:
 
     def _draft(self, number: int, version: int) -> StreamDraft:
         draft = self._changed.get(number)
-        if draft is None:
-            base = self._base.get(number)
+        if draft is None or isinstance(draft, Absent):
+            base = self._base.get(number) if draft is None else None
             if base is None:
                 base = Stream.empty()
                 self._weight_bytes += _STREAM_BYTES
@@ -198,6 +208,15 @@ class StreamsDraft:
             self._released_ms.update(dict.fromkeys(released.settled, 0))
             self._weight_bytes -= _ENTRY_BYTES * released.count + released.batch_bytes
         draft.released = []
+
+    def _forget(self, number: int) -> None:
+        stream = self.get(number)
+        if stream is None:
+            return
+        if stream.count:
+            raise Invalid(f"stream {number} holds {stream.count} entries", "Remove them before it is forgotten")
+        self._changed[number] = ABSENT
+        self._weight_bytes -= _STREAM_BYTES
 
     def _count(self, segment: str, change: int) -> None:
         self._segments[segment] = self._segments.get(segment, 0) + change
@@ -231,10 +250,10 @@ class StreamsDraft:
 
 
 class StreamsPart:
-    """Registers `add`, `remove` and `forget`."""
+    """Registers `add`, `remove`, `forget` and `forget_streams`."""
 
     name = "streams"
-    operations: tuple[type[Operation], ...] = (Add, Remove, Forget)
+    operations: tuple[type[Operation], ...] = (Add, Remove, Forget, ForgetStreams)
 
     def empty(self) -> Streams:
         return Streams(SortedMap.empty(), SortedMap.empty(), SortedMap.empty(), 0)

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from lakebed.kernel import Decision, Delete, Operation, Put, View
+from lakebed.kernel import Decision, Delete, ForgetStreams, Operation, Put, View
 from lakebed.streams.index import Removal
 from lakebed.streams.keys import DOMAINS_MAX, OPENING, PURGE, STREAM_COUNT, log_start_key, stream_id, stream_key
 from lakebed.streams.producers import ForgetProducers
@@ -95,7 +95,10 @@ def purge_decision(attempt: UUID, now_ms: int) -> Callable[[View], Decision[bool
 
 def _forgotten(view: View, attempt: UUID, streams: Sequence[int]) -> list[Operation]:
     operations: list[Operation] = [Delete(key=f"{PURGE}{attempt}")]
-    for first, last in _neighbours([number for number in streams if view.stream(number) is not None]):
+    written = [number for number in streams if view.stream(number) is not None]
+    if written:
+        operations.append(ForgetStreams(streams=written))
+    for first, last in _neighbours(written):
         operations.append(ForgetProducers(stream_start=first, stream_end=last + 1, before=_FOR_EVER))
     for number in streams:
         if view.get(log_start_key(number)) is not None:

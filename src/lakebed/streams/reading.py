@@ -13,6 +13,7 @@ from typing import NamedTuple
 from lakebed.errors import Corrupt, LakebedError, NotFound, Unavailable
 from lakebed.kernel import CommitLog, IndexEntry, Snapshot
 from lakebed.streams.index import PARQUET, Bounds, bounds
+from lakebed.streams.keys import stream_key
 from lakebed.streams.read_ahead import ReadAhead
 from lakebed.streams.settled_reader import SettledReader
 from lakebed.wal import Slice, TailCache, WalMetrics, WalReader
@@ -53,7 +54,7 @@ class StreamReader:
         """What can be answered without reading anything: records in memory, or that there are none; else None."""
         span = bounds(snapshot, number)
         if not span.log_start <= offset <= span.high_watermark:
-            return OutOfRange(span)
+            return OutOfRange(span) if _is_open(snapshot, number) else None
         if offset == span.high_watermark:
             return Fetched([], 0, offset, span)
         views: list[memoryview] = []
@@ -70,7 +71,19 @@ class StreamReader:
     async def read(
         self, snapshot: Snapshot, number: int, offset: int, max_bytes: int, *, must: bool = True
     ) -> Fetched | OutOfRange:
-        """Batches from `offset` on, up to `max_bytes` or what cannot be read; with `must`, at least one even if it is larger."""
+        """Batches from `offset` on, up to `max_bytes` or what cannot be read; with `must`, at least one even if it is larger.
+
+        An offset outside of a stream that was sealed is `NotFound`: what went with a topic was not merely deleted.
+        """
+        found = await self._found(snapshot, number, offset, max_bytes, must)
+        if isinstance(found, Fetched) or _is_open(snapshot, number) or _is_open(await self._log.refresh(), number):
+            return found
+        raise NotFound(f"stream {number} is not open", "Look whether its topic has been deleted")
+
+    async def _found(
+        self, snapshot: Snapshot, number: int, offset: int, max_bytes: int, must: bool
+    ) -> Fetched | OutOfRange:
+        """What is there, wherever settling moves it meanwhile."""
         for _ in range(_MOVES_MAX):
             try:
                 return await self._read(snapshot, number, offset, max_bytes, must)
@@ -154,6 +167,10 @@ class StreamReader:
         stream = snapshot.stream(number)
         if stream is not None:
             self._ahead.step(number, stream, offset, piece.next_offset)
+
+
+def _is_open(snapshot: Snapshot, number: int) -> bool:
+    return snapshot.get(stream_key(number)) is not None
 
 
 def _joined(found: Sequence[Slice | BaseException], entries: list[IndexEntry]) -> list[Slice]:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakebed.errors import Corrupt, Invalid
-from lakebed.kernel import Add, Commit, Delete, Put, Puts, Registry, Remove, Snapshot, Version
+from lakebed.kernel import Add, Commit, Delete, ForgetStreams, Put, Puts, Registry, Remove, Snapshot, Version
 from lakebed.kernel.bundle import BUNDLE_SIZE, bundle_first, bundle_name, decode_bundle, encode_bundle
 from lakebed.kernel.checkpoint import checkpoint_name, checkpoint_version, decode_checkpoint, encode_checkpoint
 from lakebed.kernel.state import Draft
@@ -37,6 +37,7 @@ operations = st.one_of(
         batches=st.text("abc=", max_size=9),
     ),
     st.builds(Remove, stream=st.integers(0, 5), offset_start=st.integers(0, 9), offset_end=st.integers(0, 9)),
+    st.builds(ForgetStreams, streams=st.lists(st.integers(0, 5), max_size=3)),
 )
 
 

@@ -22,6 +22,7 @@ async def test_kept_tables_keep_their_files_for_ever(tmp_path: Path) -> None:
         files = await world.indexed(topic)
         stray = await world.stray(topic)
         await world.delete_topic(topic)
+        assert list(world.log.current.streams()) == []
         assert await world.marked(topic) == files
         await _finish(world, topic)
         assert await world.stored(topic) == files

@@ -10,13 +10,13 @@ import pytest
 from kafka.partitioner.default import murmur2 as kafkas_murmur2
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, IsNull, LessThan, LessThanOrEqual
 
-from lakebed.errors import Invalid
+from lakebed.errors import Invalid, NotFound
 from lakebed.kernel import KERNEL_PARTS, Add, Registry, Snapshot, Version
 from lakebed.kernel.state import Draft
 from lakebed.pipeline.source.limits import limited
 from lakebed.pipeline.source.options import EARLIEST, LATEST, Offsets, Place, read_options, write_options
 from lakebed.pipeline.source.partitioner import murmur2, partitions_of
-from lakebed.pipeline.source.plan import Bound, Task, plan_tasks, resolve
+from lakebed.pipeline.source.plan import Bound, Task, kept, plan_tasks, resolve
 from lakebed.pipeline.source.predicate import Interval, Predicate, predicate_of
 
 ALL = Predicate()
@@ -96,6 +96,13 @@ def test_files_and_partitions_that_cannot_match_are_not_planned() -> None:
     unsettled = snapshot([(10, 100, "wal")] * 10)
     times = Predicate(timestamp_us=Interval(low=35_000_000))
     assert offsets(plan_tasks(unsettled, whole(unsettled), times, MB, None)) == [(0, at) for at in range(100)]
+
+
+def test_offsets_of_a_stream_that_went_with_its_topic_are_told_as_deleted() -> None:
+    bound = Bound(0, 256, 3, 7)
+    with pytest.raises(NotFound, match="offsets 3 to 6"):
+        kept(bound, snapshot(), fail=True)
+    assert kept(bound, snapshot(), fail=False) == Bound(0, 256, 7, 7)
 
 
 def test_filters_become_intervals_and_unknown_ones_are_passed_over() -> None:

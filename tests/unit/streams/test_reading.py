@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from lakebed.config import ByteCount, WalSettings
-from lakebed.errors import Corrupt
+from lakebed.errors import Corrupt, NotFound
 from lakebed.kernel import Add, Committed, Decision, Remove, View
 from lakebed.objects import MemoryStore
 from lakebed.records import Record, build_batch
@@ -78,6 +78,19 @@ async def test_offset_outside_is_out_of_range_and_the_end_is_empty() -> None:
         assert await reader.read(snapshot, stream, 1, 100) == ([], 0, 1, (0, 1))
         assert reader.at_hand(snapshot, stream, 5, 100) == ((0, 1),)
         assert await reader.read(snapshot, 77 * 256, 0, 100) == ([], 0, 0, (0, 0))
+
+
+async def test_reader_of_a_deleted_topic_hears_that_it_is_gone_not_that_its_offset_is_wrong() -> None:
+    async with memory_plane() as plane:
+        (stream,) = (await plane.topic()).streams
+        await plane.send(stream, batch(b"x"), batch(b"y"))
+        await plane.admin.delete("orders")
+        await plane.sweeper.finish_topics()
+        snapshot, reader = plane.domain.log.current, plane.domain.reader
+        for offset in (1, 2):
+            assert reader.at_hand(snapshot, stream, offset, 100) is None
+            with pytest.raises(NotFound):
+                await reader.read(snapshot, stream, offset, 100)
 
 
 async def test_locate_names_segments_ranges_and_batches() -> None:

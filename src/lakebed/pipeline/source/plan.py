@@ -71,7 +71,9 @@ def resolve(snapshot: Snapshot, streams: Sequence[int], starting: Offsets, endin
 
 def kept(bound: Bound, snapshot: Snapshot, *, fail: bool) -> Bound:
     """What is left of the bound: its first offsets may have been deleted since it was known. `fail` refuses that."""
-    first = bounds(snapshot, bound.stream).log_start
+    first, last = bounds(snapshot, bound.stream)
+    if last < bound.end:  # a stream's end never goes back: this one has gone with its topic
+        first = bound.end
     if first <= bound.start or bound.start >= bound.end:
         return bound
     if fail:
