@@ -320,6 +320,14 @@ def commit_of_a_generation_of_no_group_by_an_old_client(shell: Shell) -> Any:
     return shell.commit(1, "m", 5, version=8)
 
 
+@gives(ErrorCode.GROUP_ID_NOT_FOUND)
+def commit_to_a_deleted_group(shell: Shell) -> Any:
+    (member,) = shell.stable_group()
+    shell.leave((member, None))
+    deleted_group(shell)
+    return shell.commit(2, member, 5)
+
+
 @gives(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 def commit_to_a_dead_group(shell: Shell) -> Any:
     (member,) = shell.stable_group()
