@@ -99,9 +99,9 @@ class DeltaTables:
 
     async def expire(self, ref: TableRef, before_ms: int, unnamed_before_ms: int | None = None) -> int:
         """The log's own retention decides which versions go; those it needs to build newer ones from stay."""
-        before = await self._count_versions(ref)
+        before = await self._versions(ref)
         await self._of(ref, DeltaTable.cleanup_metadata)
-        return before - await self._count_versions(ref)
+        return len(before - await self._versions(ref))
 
     async def detach(self, ref: TableRef) -> None:
         """The folder carries the topic's id: the name is free already."""
@@ -132,8 +132,8 @@ class DeltaTables:
 
         return await asyncio.to_thread(work)
 
-    async def _count_versions(self, ref: TableRef) -> int:
-        return len([item async for item in self._store.list(f"{delta_log_folder(ref)}/") if item.key.endswith(".json")])
+    async def _versions(self, ref: TableRef) -> set[str]:
+        return {item.key async for item in self._store.list(f"{delta_log_folder(ref)}/") if item.key.endswith(".json")}
 
     def _ensure(self, ref: TableRef) -> None:
         with asking_delta(f"creating the table of {ref.topic}", writing=True):

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import msgspec
 import pytest
+from deltalake import DeltaTable
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table import Table
 
@@ -216,6 +217,19 @@ async def test_delta_forgets_versions_past_their_retention(lake: Lake) -> None:
     assert await tables.delta.expire(ref, AHEAD_MS) > 0
     assert by_deltalake(lake, ref).num_rows == 20
     assert (await tables.append(ref, job(4), []))["delta"].repeated
+
+
+async def test_versions_that_come_while_old_ones_go_are_not_counted(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables, ref, file = await _started(lake)
+    real, loop = DeltaTable.cleanup_metadata, asyncio.get_running_loop()
+
+    def clean_and_commit(table: DeltaTable) -> None:
+        real(table)
+        asyncio.run_coroutine_threadsafe(tables.append(ref, job(1), [file]), loop).result(60)
+
+    monkeypatch.setattr(DeltaTable, "cleanup_metadata", clean_and_commit)
+    assert await tables.delta.expire(ref, AHEAD_MS) == 0
+    assert by_deltalake(lake, ref).num_rows == 5
 
 
 async def _commit_or_yield(tables: TableFormat, ref: TableRef, number: int, file: SettledFile) -> None:
