@@ -219,7 +219,9 @@ async def test_delta_forgets_versions_past_their_retention(lake: Lake) -> None:
     assert (await tables.append(ref, job(4), []))["delta"].repeated
 
 
-async def test_versions_that_come_while_old_ones_go_are_not_counted(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_versions_that_come_while_old_ones_go_are_not_counted(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tables, ref, file = await _started(lake)
     real, loop = DeltaTable.cleanup_metadata, asyncio.get_running_loop()
 
